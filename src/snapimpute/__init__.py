@@ -1,6 +1,47 @@
 """Complete matrices whose entries come from a finite alphabet."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from snapimpute import solvers
 from snapimpute.alphabet import Alphabet
 from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
+from snapimpute.penalties import L1, ComposedL1, LogSum, Nuclear, Ridge
+from snapimpute.problem import Problem
+from snapimpute.solvers import Result, solve
 
-__all__ = ["Alphabet", "Observations"]
+if TYPE_CHECKING:
+    from snapimpute import datasets
+
+__version__ = "0.1.0"
+
+_LAZY_MODULES = ("baselines", "datasets", "metrics")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a heavier part when it is first used."""
+    if name in _LAZY_MODULES:
+        return import_module(f"snapimpute.{name}")
+    raise AttributeError(f"module 'snapimpute' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
+__all__ = [
+    "L1",
+    "Alphabet",
+    "ComposedL1",
+    "LogSum",
+    "LowRank",
+    "Nuclear",
+    "Observations",
+    "Problem",
+    "Result",
+    "Ridge",
+    "datasets",
+    "solve",
+    "solvers",
+]

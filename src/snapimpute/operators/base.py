@@ -1,0 +1,146 @@
+"""Matrices known by their products: nothing of size m×n is stored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapimpute.observations import Compressed, Observations
+from snapimpute.operators import kernels
+from snapimpute.operators.threads import cut, run_parts
+from snapimpute.types import Array
+
+MAX_DENSE_CELLS = 50_000_000
+_LANES = 256
+
+
+class MatrixOperator(ABC):
+    """An m×n matrix A known by A·B and Aᵀ·C, for blocks B and C of a few columns."""
+
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def matmat(self, B: Array) -> Array:
+        """A·B for an n×k block."""
+
+    @abstractmethod
+    def rmatmat(self, C: Array) -> Array:
+        """Aᵀ·C for an m×k block."""
+
+    @property
+    def T(self) -> MatrixOperator:  # noqa: N802 - the name numpy gives it
+        """The transposed operator."""
+        return Transposed(self)
+
+    def __add__(self, other: MatrixOperator) -> MatrixOperator:
+        return Sum((self, other))
+
+    def to_dense(self, max_cells: int = MAX_DENSE_CELLS) -> Array:
+        """Return the matrix as an array; refused above ``max_cells`` cells."""
+        m, n = self.shape
+        if m * n > max_cells:
+            raise ValueError(
+                f"a dense {m}×{n} array would hold {m * n:,} cells ({8 * m * n / 2**30:.1f} GiB), "
+                f"more than max_cells={max_cells:,}: ask for single entries, or raise max_cells"
+            )
+        return self._dense()
+
+    def _dense(self) -> Array:
+        return self.matmat(np.eye(self.shape[1]))
+
+
+@dataclass(frozen=True)
+class Transposed(MatrixOperator):
+    """Aᵀ of an operator A."""
+
+    operator: MatrixOperator
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """Shape of Aᵀ."""
+        return self.operator.shape[1], self.operator.shape[0]
+
+    @property
+    def T(self) -> MatrixOperator:  # noqa: N802
+        """A itself."""
+        return self.operator
+
+    def matmat(self, B: Array) -> Array:
+        """Aᵀ·B."""
+        return self.operator.rmatmat(B)
+
+    def rmatmat(self, C: Array) -> Array:
+        """A·C."""
+        return self.operator.matmat(C)
+
+
+class Sum(MatrixOperator):
+    """A₁ + A₂ + … of operators of one shape."""
+
+    def __init__(self, terms: tuple[MatrixOperator, ...]) -> None:
+        shapes = {t.shape for t in terms}
+        if len(shapes) != 1:
+            raise ValueError(f"operators of one shape can be added, got shapes {sorted(shapes)}")
+        self.terms = terms
+        self.shape = terms[0].shape
+
+    def matmat(self, B: Array) -> Array:
+        """Σ A_i·B."""
+        out = self.terms[0].matmat(B)
+        for term in self.terms[1:]:
+            out += term.matmat(B)
+        return out
+
+    def rmatmat(self, C: Array) -> Array:
+        """Σ A_iᵀ·C."""
+        out = self.terms[0].rmatmat(C)
+        for term in self.terms[1:]:
+            out += term.rmatmat(C)
+        return out
+
+
+class Sparse(MatrixOperator):
+    """The matrix with the given values on the observed cells and 0 elsewhere.
+
+    Parameters
+    ----------
+    observations : Observations
+        Where the values stand; its pointers are shared by all operators on it.
+    values : array, optional
+        In the stored order; those observed if not given.
+
+    Examples
+    --------
+    >>> A = Sparse(Observations.from_dense([[1.0, np.nan], [2.0, 3.0]]))
+    >>> A.matmat(np.eye(2))
+    array([[1., 0.], [2., 3.]])
+    """
+
+    def __init__(self, observations: Observations, values: Array | None = None) -> None:
+        self.observations = observations
+        self.values = observations.values if values is None else values
+        if self.values.shape != observations.values.shape:
+            raise ValueError(f"expected {len(observations)} values, got shape {self.values.shape}")
+        self.shape = observations.shape
+
+    def matmat(self, B: Array) -> Array:
+        """A·B, a sum over the entries of each row."""
+        return _lanes_times(self.observations.by_row, self.values, B)
+
+    def rmatmat(self, C: Array) -> Array:
+        """Aᵀ·C, a sum over the entries of each column."""
+        return _lanes_times(self.observations.by_col, self.values, C)
+
+
+def _lanes_times(lanes: Compressed, values: Array, block: Array) -> Array:
+    indptr, indices, order = lanes
+    out = np.empty((indptr.size - 1, block.shape[1]))
+    data = values if order is None else values[order]
+    block = np.ascontiguousarray(block)
+    run_parts(
+        lambda start, stop: kernels.lanes_product(indptr, indices, data, block, out, start, stop),
+        cut(indptr.size - 1, _LANES),
+    )
+    return out

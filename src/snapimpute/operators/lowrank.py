@@ -1,0 +1,130 @@
+"""X = U diag(s) Vᵀ: what every solver iterates on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from snapimpute.operators import kernels
+from snapimpute.operators.base import MAX_DENSE_CELLS, MatrixOperator
+from snapimpute.operators.threads import cut, run_parts
+from snapimpute.types import Array
+
+_ENTRIES = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank(MatrixOperator):
+    """The m×n matrix U diag(s) Vᵀ with U m×r, s of length r, V n×r.
+
+    The factors of a solver's result are orthonormal and s descends; a
+    combination of such matrices need not be.
+
+    Examples
+    --------
+    >>> X = LowRank(np.ones((3, 1)), np.array([2.0]), np.ones((2, 1)))
+    >>> X.entries([0, 2], [1, 1])
+    array([2., 2.])
+    """
+
+    U: Array
+    s: Array
+    V: Array
+
+    def __post_init__(self) -> None:
+        r = self.s.shape[0] if self.s.ndim == 1 else -1
+        if self.U.ndim != 2 or self.V.ndim != 2 or self.U.shape[1] != r or self.V.shape[1] != r:
+            raise ValueError(
+                f"expected U m×r, s of length r, V n×r, got {self.U.shape}, {self.s.shape} and {self.V.shape}"
+            )
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, int]) -> LowRank:
+        """Return the zero matrix, of rank 0."""
+        return cls(np.zeros((shape[0], 0)), np.zeros(0), np.zeros((shape[1], 0)))
+
+    @classmethod
+    def from_dense(cls, X: ArrayLike) -> LowRank:
+        """Factor a (small) array by a full SVD."""
+        U, s, Vt = np.linalg.svd(np.asarray(X, dtype=np.float64), full_matrices=False)
+        return cls(U, s, np.ascontiguousarray(Vt.T))
+
+    @classmethod
+    def combine(cls, weights: Sequence[float], terms: Sequence[LowRank]) -> LowRank:
+        """Σ_i weights_i · terms_i, by laying the factors side by side."""
+        parts = [(w, t) for w, t in zip(weights, terms, strict=True) if w != 0 and t.rank > 0]
+        if not parts:
+            return cls.zeros(terms[0].shape)
+        if len(parts) == 1:
+            (w, t), *_ = parts
+            return cls(t.U, w * t.s, t.V)
+        return cls(
+            np.hstack([t.U for _, t in parts]),
+            np.concatenate([w * t.s for w, t in parts]),
+            np.hstack([t.V for _, t in parts]),
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """(m, n)."""
+        return self.U.shape[0], self.V.shape[0]
+
+    @property
+    def rank(self) -> int:
+        """Number of factors."""
+        return int(self.s.size)
+
+    @property
+    def T(self) -> LowRank:  # noqa: N802 - the name numpy gives it
+        """V diag(s) Uᵀ."""
+        return LowRank(self.V, self.s, self.U)
+
+    def __repr__(self) -> str:
+        return f"LowRank({self.shape[0]}×{self.shape[1]}, rank {self.rank})"
+
+    def matmat(self, B: Array) -> Array:
+        """U (s ∘ (Vᵀ B))."""
+        return self.U @ (self.s[:, None] * (self.V.T @ B))
+
+    def rmatmat(self, C: Array) -> Array:
+        """V (s ∘ (Uᵀ C))."""
+        return self.V @ (self.s[:, None] * (self.U.T @ C))
+
+    def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Values at the given cells: the sampled product, O(r) for each cell."""
+        r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
+        for name, index, size in (("rows", r, self.shape[0]), ("cols", c, self.shape[1])):
+            if index.dtype.kind not in "iu":
+                raise ValueError(f"{name} must hold integers, got dtype {index.dtype}")
+            if index.size and not (index.min() >= 0 and index.max() < size):
+                raise ValueError(f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}")
+        left, right = np.ascontiguousarray(self.U * self.s), np.ascontiguousarray(self.V)
+        flat_r, flat_c, out = np.ascontiguousarray(r).ravel(), np.ascontiguousarray(c).ravel(), np.empty(r.size)
+        run_parts(
+            lambda start, stop: kernels.sampled_product(left, right, flat_r, flat_c, out, start, stop),
+            cut(out.size, _ENTRIES),
+        )
+        return out.reshape(r.shape)
+
+    def norm(self) -> float:
+        """Frobenius norm, accurate also for a difference of nearly equal matrices."""
+        if self.rank == 0:
+            return 0.0
+        if self.rank >= min(self.shape):
+            return float(np.linalg.norm(self._dense()))
+        left, right = np.linalg.qr(self.U).R, np.linalg.qr(self.V).R
+        return float(np.linalg.norm((left * self.s) @ right.T))
+
+    def truncated(self, rank: int) -> LowRank:
+        """Keep the first ``rank`` factors."""
+        return LowRank(self.U[:, :rank], self.s[:rank], self.V[:, :rank])
+
+    def to_dense(self, max_cells: int = MAX_DENSE_CELLS) -> Array:
+        """Return the matrix as an array; refused above ``max_cells`` cells."""
+        return super().to_dense(max_cells)
+
+    def _dense(self) -> Array:
+        return (self.U * self.s) @ self.V.T

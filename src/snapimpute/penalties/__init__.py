@@ -1,0 +1,22 @@
+"""Penalties: spectral ones act on singular values, discrete ones on unobserved entries."""
+
+from snapimpute.penalties.discrete import L1, ComposedL1, DiscretePenalty, Ridge
+from snapimpute.penalties.spectral import LogSum, Nuclear, SpectralPenalty
+
+SPECTRAL: dict[str, type[SpectralPenalty]] = {p.name: p for p in (Nuclear, LogSum)}
+"""Every spectral penalty by name."""
+
+DISCRETE: dict[str, type[DiscretePenalty]] = {p.name: p for p in (L1, ComposedL1)}
+"""Every penalty with an alphabet by name; the control `Ridge` has none."""
+
+__all__ = [
+    "DISCRETE",
+    "L1",
+    "SPECTRAL",
+    "ComposedL1",
+    "DiscretePenalty",
+    "LogSum",
+    "Nuclear",
+    "Ridge",
+    "SpectralPenalty",
+]

@@ -1,0 +1,162 @@
+"""What is to be minimised: the terms, and the two objectives built from them.
+
+    (P)  ½‖P_Ω(X − O)‖² + λ g(X) + ξ Σ_Ωᶜ r(x)
+    (E)  ½‖P_Ω(X − O)‖² + λ g(X) + Σ_Ωᶜ min_u [ ξ r(u) + ½ (u − x)² ]
+
+(P) is the problem as the paper states it (Eq. 11). (E) replaces the discrete
+term by its Moreau envelope, and is what the paper's recursion (Eq. 13)
+minimises when the prox is exact. Without a discrete term they are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from snapimpute.observations import Observations
+from snapimpute.operators import LowRank, MappedLowRank, MatrixOperator, Sparse, Sum, cell_sum
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.types import Array
+
+ObjectiveName = Literal["E", "P"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The three terms of an objective at one point."""
+
+    fit: float
+    spectral: float
+    discrete: float
+
+    @property
+    def objective(self) -> float:
+        """Their sum."""
+        return self.fit + self.spectral + self.discrete
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Observations, a spectral penalty, and optionally a discrete penalty and offsets.
+
+    Parameters
+    ----------
+    observations : Observations
+        They need not lie on the alphabet (they may be noisy); to insist on it,
+        use ``observations.on_alphabet(...)``.
+    spectral : SpectralPenalty
+        λ g, for instance ``Nuclear(10.0)``.
+    discrete : DiscretePenalty, optional
+        ξ r, for instance ``L1("1:5", xi=0.01)``; it acts on the entries not observed.
+    offsets : LowRank, optional
+        B, subtracted from the data before they are modelled: the mean, or
+        biases. X then models O − B, and the discrete penalty acts on X + B.
+
+    Examples
+    --------
+    >>> from snapimpute import L1, Nuclear
+    >>> observations = Observations.from_dense([[1, 5, np.nan], [np.nan, 5, 1]])
+    >>> problem = Problem(observations, Nuclear(1.0), L1("1:5", xi=0.1))
+    >>> problem.terms(LowRank.zeros((2, 3)))
+    Terms(fit=26.0, spectral=0.0, discrete=2.75)
+    """
+
+    observations: Observations
+    spectral: SpectralPenalty
+    discrete: DiscretePenalty | None = None
+    offsets: LowRank | None = None
+
+    def __post_init__(self) -> None:
+        _check_kind("observations", self.observations, Observations)
+        _check_kind("spectral", self.spectral, SpectralPenalty)
+        if self.discrete is not None:
+            _check_kind("discrete", self.discrete, DiscretePenalty)
+        if self.offsets is not None and self.offsets.shape != self.shape:
+            raise ValueError(f"offsets have shape {self.offsets.shape}, the observations {self.shape}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n)."""
+        return self.observations.shape
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether a discrete term is present and ξ > 0."""
+        return self.discrete is not None and self.discrete.xi > 0
+
+    @property
+    def convex(self) -> bool:
+        """Whether every term is convex."""
+        return self.spectral.convex and (self.discrete is None or not self.is_discrete or self.discrete.convex)
+
+    @cached_property
+    def targets(self) -> Array:
+        """O − B on the observed cells."""
+        return self.observations.values - self._offset_entries
+
+    @cached_property
+    def _offset_entries(self) -> Array:
+        return np.zeros(len(self.observations)) if self.offsets is None else self.at_observed(self.offsets)
+
+    def at_observed(self, x: LowRank) -> Array:
+        """P_Ω(X), in the stored order of the observations."""
+        return x.entries(self.observations.rows, self.observations.cols)
+
+    def with_offsets(self, x: LowRank) -> LowRank:
+        """X + B."""
+        return x if self.offsets is None else LowRank.combine([1.0, 1.0], [x, self.offsets])
+
+    # ---------------------------------------------------------------- objectives
+    def terms(self, x: LowRank, x_observed: Array | None = None, objective: ObjectiveName = "E") -> Terms:
+        """Evaluate the three terms at X; one pass over all cells if the problem is discrete.
+
+        Parameters
+        ----------
+        x : LowRank
+            With orthonormal factors and s ≥ 0, as solvers return it.
+        x_observed : array, optional
+            P_Ω(X) where it is known already.
+        objective : {"E", "P"}
+            Whether the discrete term is its envelope or itself.
+        """
+        observed = self.at_observed(x) if x_observed is None else x_observed
+        fit = 0.5 * float(np.sum((observed - self.targets) ** 2))
+        return Terms(fit, self.spectral.value(x.s), self._discrete_term(x, observed, objective))
+
+    def objective(self, x: LowRank, objective: ObjectiveName = "E") -> float:
+        """Evaluate (E) or (P) at X."""
+        return self.terms(x, objective=objective).objective
+
+    def _discrete_term(self, x: LowRank, observed: Array, objective: ObjectiveName) -> float:
+        if self.discrete is None or not self.is_discrete:
+            return 0.0
+        cost = self.discrete.compiled("envelope" if objective == "E" else "value")
+        on_observed = observed + self._offset_entries
+        cost(on_observed)
+        return cell_sum(self.with_offsets(x), cost) - float(on_observed.sum())
+
+    # ---------------------------------------------------------------- the recursion's operator
+    def imputed(self, y: LowRank, y_observed: Array) -> MatrixOperator:
+        """P_Ω(O) + P_Ωᶜ(prox_ξr(Y)), the matrix that the recursion thresholds; Eqs. (13b), (13c).
+
+        It is Y minus the gradient of the smooth part of (E) at Y. With offsets,
+        everything is relative to them: prox(Y + B) − B.
+        """
+        if self.discrete is None or not self.is_discrete:
+            return Sum((y, Sparse(self.observations, self.targets - y_observed)))
+        prox = self.discrete.compiled("prox")
+        on_observed = y_observed + self._offset_entries
+        prox(on_observed)
+        terms: list[MatrixOperator] = [MappedLowRank(self.with_offsets(y), prox)]
+        terms.append(Sparse(self.observations, self.observations.values - on_observed))
+        if self.offsets is not None:
+            terms.append(LowRank.combine([-1.0], [self.offsets]))
+        return Sum(tuple(terms))
+
+
+def _check_kind(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}")

@@ -1,0 +1,115 @@
+"""What a solver run gives back: the matrix, whether to trust it, and how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from snapimpute.operators import LowRank
+from snapimpute.problem import ObjectiveName, Problem
+from snapimpute.types import Array
+
+
+@dataclass(frozen=True)
+class Status:
+    """Why a run ended, in words, and what to do about it.
+
+    ``code`` is one of "converged", "max_iter", "stopped", "interrupted" and
+    "diverged".
+    """
+
+    code: str
+    message: str
+    advice: str = ""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the stopping rule was met."""
+        return self.code == "converged"
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.advice}".strip()
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of `solve`.
+
+    Attributes
+    ----------
+    x : LowRank
+        The completed matrix without offsets, X = U diag(s) Vᵀ.
+    offsets : LowRank or None
+        B; the estimate of the data is X + B, which `entries` gives.
+    status : Status
+    history : dict of arrays
+        One row per iteration: iteration, seconds (of the solver alone),
+        objective, fit, spectral, discrete, certificate, rank, and what a
+        callback recorded.
+    objective_name : {"E", "P"}
+        Which objective the history reports.
+    settings : dict
+        What was run: solver, penalties, limits, seed.
+    """
+
+    x: LowRank
+    offsets: LowRank | None
+    status: Status
+    history: dict[str, NDArray[Any]]
+    objective_name: ObjectiveName
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations run."""
+        return int(self.history["iteration"].size)
+
+    def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Estimate of the data at the given cells: X + B, not snapped to any alphabet."""
+        out = self.x.entries(rows, cols)
+        return out if self.offsets is None else out + self.offsets.entries(rows, cols)
+
+    def __repr__(self) -> str:
+        final = f", {self.objective_name} = {self.history['objective'][-1]:.8g}" if self.n_iter else ""
+        return f"Result({self.x!r}, {self.n_iter} iterations{final}, {self.status.code})"
+
+
+class History:
+    """Rows with possibly different keys, given back as columns."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """One array per key; NaN where a row lacks it."""
+        keys = list(dict.fromkeys(k for k in (*BASE_KEYS, *(k for row in self.rows for k in row))))
+        return {k: np.array([row.get(k, np.nan) for row in self.rows]) for k in keys}
+
+
+BASE_KEYS = ("iteration", "seconds", "objective", "fit", "spectral", "discrete", "certificate", "rank")
+
+
+@dataclass(frozen=True, eq=False)
+class Info:
+    """What a callback sees after each iteration; `record` adds its own columns to the history."""
+
+    iteration: int
+    x: LowRank
+    problem: Problem
+    row: dict[str, Any]
+
+    @property
+    def objective(self) -> float:
+        """Objective at x."""
+        return float(self.row["objective"])
+
+    def record(self, metrics: Mapping[str, float] | None = None, **more: float) -> None:
+        """Add columns to this iteration's row of the history."""
+        for key, value in {**(metrics or {}), **more}.items():
+            if key in BASE_KEYS:
+                raise ValueError(f"{key!r} is a column of the history itself: record the metric under another name")
+            self.row[key] = value
