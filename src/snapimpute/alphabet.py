@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MAX_SYMBOLS = 10_000
+_SHOWN = 20  # longer alphabets are abbreviated in messages
 _HELP = 'give a list of numbers, a range such as "1:5" or "0.5:5:0.5", or a list such as "-1,1"'
 
 
@@ -37,7 +38,7 @@ class Alphabet:
     symbols: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        symbols = np.array(self.symbols, dtype=np.float64)
+        symbols = _as_floats(self.symbols)
         if symbols.ndim != 1 or symbols.size == 0:
             raise ValueError(f"an alphabet needs a flat list of symbols, got shape {symbols.shape}: {_HELP}")
         if symbols.size > MAX_SYMBOLS:
@@ -45,10 +46,11 @@ class Alphabet:
         bad = ~np.isfinite(symbols)
         if bad.any():
             raise ValueError(f"alphabet symbols must be finite, got {symbols[bad][0]}: {_HELP}")
-        symbols = np.sort(symbols)
-        same = np.flatnonzero(np.diff(symbols) == 0)
+        symbols = np.sort(symbols) + 0.0  # -0.0 becomes 0.0: equal alphabets need equal bytes to hash alike
+        same = np.flatnonzero(np.diff(symbols) <= 1e-12 * np.abs(symbols).max())
         if same.size:
-            raise ValueError(f"alphabet symbols must differ, got {symbols[same[0]]:g} more than once")
+            low, high = symbols[same[0] : same[0] + 2].tolist()
+            raise ValueError(f"alphabet symbols must differ by more than rounding error, got {low} and {high}")
         symbols.flags.writeable = False
         object.__setattr__(self, "symbols", symbols)
 
@@ -57,13 +59,7 @@ class Alphabet:
         """Read an alphabet from a list, ``"1:5"``, ``"0.5:5:0.5"``, ``"-1,1"`` or an `Alphabet`."""
         if isinstance(spec, Alphabet):
             return spec
-        if isinstance(spec, str):
-            return cls(_parse(spec))
-        try:
-            symbols = np.asarray(spec, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"cannot read an alphabet from {spec!r}: {_HELP}") from None
-        return cls(symbols)
+        return cls(_parse(spec) if isinstance(spec, str) else _as_floats(spec))
 
     def __len__(self) -> int:
         return int(self.symbols.size)
@@ -78,7 +74,10 @@ class Alphabet:
         return hash(self.symbols.tobytes())
 
     def __repr__(self) -> str:
-        return f"Alphabet([{', '.join(f'{a:g}' for a in self)}])"
+        names = [f"{a:.15g}" for a in self]
+        if len(names) > _SHOWN:
+            names[3:-1] = ["..."]
+        return f"Alphabet([{', '.join(names)}])"
 
     @property
     def spacing(self) -> float | None:
@@ -86,7 +85,7 @@ class Alphabet:
         gaps = np.diff(self.symbols)
         if gaps.size == 0:
             return None
-        equal = np.ptp(gaps) <= 1e-12 * max(1.0, float(np.abs(self.symbols).max()))
+        equal = np.ptp(gaps) <= 1e-12 * np.abs(self.symbols).max()
         return float(gaps.mean()) if equal else None
 
     @property
@@ -95,9 +94,16 @@ class Alphabet:
         return bool(np.all(self.symbols == np.round(self.symbols)))
 
     def indices(self, x: ArrayLike, offset: ArrayLike = 0.0) -> NDArray[np.intp]:
-        """Position of the symbol nearest to ``x + offset``; a tie goes to the larger symbol."""
+        """Position of the symbol nearest to ``x + offset``; a tie goes to the larger symbol, NaN is refused."""
+        values = np.asarray(x, dtype=np.float64) + np.asarray(offset, dtype=np.float64)
+        lost = int(np.isnan(values).sum())
+        if lost:
+            raise ValueError(f"cannot snap {lost} NaN value(s) to {self!r}")
+        return self._nearest(values)
+
+    def _nearest(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
         midpoints = (self.symbols[1:] + self.symbols[:-1]) / 2
-        return np.searchsorted(midpoints, _shift(x, offset), side="right")
+        return np.searchsorted(midpoints, values, side="right")
 
     def snap(self, x: ArrayLike, offset: ArrayLike = 0.0) -> NDArray[np.float64]:
         """Replace every value by the nearest symbol to ``x + offset``; a tie goes to the larger symbol.
@@ -114,16 +120,15 @@ class Alphabet:
         ValueError
             If a value is NaN: there is no nearest symbol.
         """
-        values = _shift(x, offset)
-        if np.isnan(values).any():
-            raise ValueError(f"cannot snap {int(np.isnan(values).sum())} NaN value(s) to {self!r}")
-        return self.symbols[self.indices(values)]
+        return self.symbols[self.indices(x, offset)]
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each value is a symbol, up to rounding error of the value."""
+        """Whether each value is a symbol, up to rounding error (of float32 data: 0.1 is stored as 0.100000001)."""
         values = np.asarray(x, dtype=np.float64)
-        nearest = self.symbols[self.indices(np.where(np.isnan(values), 0.0, values))]
-        return np.abs(values - nearest) <= 1e-9 * np.maximum(1.0, np.abs(nearest))
+        gap = np.diff(self.symbols).min(initial=np.inf)
+        tolerance = min(1e-6 * float(np.abs(self.symbols).max()), 1e-3 * float(gap))
+        distance: NDArray[np.float64] = np.abs(values - self.symbols[self._nearest(values)])
+        return distance <= tolerance  # never true of NaN
 
     def shifted(self, offset: float) -> Alphabet:
         """Return the alphabet ``A - offset`` seen by data from which ``offset`` was subtracted."""
@@ -143,7 +148,8 @@ class Alphabet:
         inside = self.contains(flat)
         if not inside.all():
             raise ValueError(
-                f"{int((~inside).sum())} of {flat.size} values are not in {self!r}, the first is {flat[~inside][0]:g}"
+                f"{int((~inside).sum())} of {flat.size} values are not in {self!r}, "
+                f"the first is {flat[~inside][0]:.15g}"
             )
         return np.bincount(self.indices(flat), minlength=len(self)) / flat.size
 
@@ -151,15 +157,21 @@ class Alphabet:
 AlphabetLike = Alphabet | str | Sequence[float] | NDArray[np.float64]
 
 
-def _shift(x: ArrayLike, offset: ArrayLike) -> NDArray[np.float64]:
-    return np.asarray(x, dtype=np.float64) + np.asarray(offset, dtype=np.float64)
+def _as_floats(spec: ArrayLike) -> NDArray[np.float64]:
+    try:
+        given = np.asarray(spec)
+        if given.dtype.kind in "cmM":  # numpy would drop the imaginary part, or count days
+            raise TypeError
+        return given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"cannot read an alphabet from {spec!r}: {_HELP}") from None
 
 
 def _parse(spec: str) -> NDArray[np.float64]:
     """Read ``"a:b"``, ``"a:b:step"`` or ``"a,b,c"``; exact decimal arithmetic, so 0.1 steps do not drift."""
     try:
         if ":" in spec:
-            parts = [Fraction(p.strip()) for p in spec.split(":")]
+            parts = [Fraction(repr(float(p))) for p in spec.split(":")]
             if len(parts) not in (2, 3):
                 raise ValueError
             first, last = parts[0], parts[1]

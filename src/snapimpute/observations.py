@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,10 +89,9 @@ class Observations:
         Raises
         ------
         ValueError
-            Naming the first offending cell and how many there are.
+            Naming the first offending cell, in the order given, and how many there are.
         """
-        r, c = _as_index(rows, "rows"), _as_index(cols, "cols")
-        v = _as_float(values)
+        r, c, v = _as_index(rows, "rows"), _as_index(cols, "cols"), _as_float(values)
         if not r.size == c.size == v.size:
             raise ValueError(
                 f"rows, cols and values must be equally long, got {r.size}, {c.size} and {v.size} entries"
@@ -98,21 +99,22 @@ class Observations:
         if v.size == 0:
             raise ValueError("no observed entry: a matrix without any known value cannot be completed")
         if shape is None:
-            shape = (int(r.max()) + 1, int(c.max()) + 1)
+            shape = (max(int(r.max()), 0) + 1, max(int(c.max()), 0) + 1)
         shape = _check_shape(shape)
         _check_range(r, shape[0], "row", r, c)
         _check_range(c, shape[1], "column", r, c)
         _refuse(~np.isfinite(v), r, c, v, "not finite", "drop missing cells or write them as absent")
+        if alphabet is not None:
+            v = _on_symbols(alphabet, r, c, v)
         order = _canonical_order(r, c, v, shape)
-        obs = cls(
-            _frozen(r[order].astype(np.int32)),
-            _frozen(c[order].astype(np.int32)),
-            _frozen(v[order]),
+        return cls(
+            _frozen(r, order, np.int32),
+            _frozen(c, order, np.int32),
+            _frozen(v, order),
             shape,
             _check_labels(row_labels, shape[0], "row_labels"),
             _check_labels(col_labels, shape[1], "col_labels"),
         )
-        return obs if alphabet is None else obs.on_alphabet(alphabet)
 
     @classmethod
     def from_dense(
@@ -123,13 +125,11 @@ class Observations:
         row_labels: Labels | None = None,
         col_labels: Labels | None = None,
     ) -> Observations:
-        """Build from a two-dimensional array in which NaN means missing (a masked array: its mask too)."""
-        mask = np.ma.getmaskarray(X) if isinstance(X, np.ma.MaskedArray) else None
+        """Build from a two-dimensional array; NaN means missing (so do None, pandas' NA, and a masked cell)."""
         data = _as_float(X, ndim=2)
         if data.size == 0:
             raise ValueError(f"cannot complete an empty matrix of shape {data.shape}")
-        missing = np.isnan(data) if mask is None else np.isnan(data) | mask
-        rows, cols = np.nonzero(~missing)
+        rows, cols = np.nonzero(~np.isnan(data))
         return cls.from_coo(
             rows,
             cols,
@@ -149,11 +149,16 @@ class Observations:
         row_labels: Labels | None = None,
         col_labels: Labels | None = None,
     ) -> Observations:
-        """Build from a scipy sparse matrix or array; every stored entry, zeros included, is an observation."""
+        """Build from a scipy sparse matrix or array; every stored entry, zeros included, is an observation.
+
+        The DIA and BSR formats are refused: they cannot tell a stored zero from padding.
+        """
         if not sp.issparse(X):
             raise TypeError(f"expected a scipy sparse matrix or array, got {type(X).__name__}")
         if X.ndim != 2:
             raise ValueError(f"expected a two-dimensional sparse array, got {X.ndim} dimension(s)")
+        if X.format in ("dia", "bsr"):
+            raise ValueError(f"the {X.format} format cannot tell a stored zero from padding: give CSR, CSC or COO")
         coo = X.tocoo()
         rows, cols = coo.coords
         return cls.from_coo(
@@ -190,7 +195,7 @@ class Observations:
         order = np.argsort(self.cols, kind="stable")  # stable: rows stay sorted inside a column
         if len(self) <= MAX_SIDE:
             order = order.astype(np.int32)
-        return Compressed(_pointers(self.cols, self.shape[1]), self.rows[order], order)
+        return Compressed(_pointers(self.cols, self.shape[1]), _frozen(self.rows, order), _frozen(order))
 
     def to_sparse(self) -> Any:
         """Return a `scipy.sparse.csr_array` with one stored entry per observation."""
@@ -199,17 +204,7 @@ class Observations:
 
     def on_alphabet(self, alphabet: AlphabetLike) -> Observations:
         """Check that every value is a symbol; return the observations with values exactly on the symbols."""
-        symbols = Alphabet.of(alphabet)
-        outside = ~symbols.contains(self.values)
-        _refuse(
-            outside,
-            self.rows,
-            self.cols,
-            self.values,
-            f"not in {symbols!r}",
-            "correct the data or the alphabet",
-        )
-        return self.with_values(symbols.snap(self.values))
+        return self.with_values(_on_symbols(alphabet, self.rows, self.cols, self.values))
 
     def with_values(self, values: ArrayLike) -> Observations:
         """Return the same cells with other values, given in the stored order."""
@@ -220,19 +215,17 @@ class Observations:
         return Observations(self.rows, self.cols, _frozen(v), self.shape, self.row_labels, self.col_labels)
 
     def take(self, index: ArrayLike) -> Observations:
-        """Return the observations at the given positions of the stored order, or where a mask is true."""
+        """Return the observations where a mask is true, or at the given positions; they stay in stored order."""
         idx = np.asarray(index)
         if idx.dtype == np.bool_ and idx.shape != self.values.shape:
             raise ValueError(f"the mask has shape {idx.shape}, expected ({len(self)},)")
-        picked = np.flatnonzero(idx) if idx.dtype == np.bool_ else np.sort(idx)
+        picked = np.flatnonzero(idx) if idx.dtype == np.bool_ else _check_positions(idx, len(self))
         if picked.size == 0:
             raise ValueError("no observation selected")
-        if picked[0] < 0 or picked[-1] >= len(self) or (np.diff(picked) == 0).any():
-            raise ValueError(f"positions must be distinct and between 0 and {len(self) - 1}")
         return Observations(
-            _frozen(self.rows[picked]),
-            _frozen(self.cols[picked]),
-            _frozen(self.values[picked]),
+            _frozen(self.rows, picked),
+            _frozen(self.cols, picked),
+            _frozen(self.values, picked),
             self.shape,
             self.row_labels,
             self.col_labels,
@@ -271,7 +264,9 @@ class Observations:
             held = np.zeros(len(self), dtype=bool)
             held[rng.permutation(len(self))[: round(share * len(self))]] = True
         elif per == "row":
-            held = _rank_in_row(self, rng) < np.floor(share * np.diff(self.by_row.indptr))[self.rows]
+            counts = np.diff(self.by_row.indptr)
+            out = np.floor(share * counts + 1e-9)  # 0.29 * 100 is 28.999999999999996
+            held = _rank_in_row(self, rng) < np.minimum(out, counts - 1)[self.rows]
         else:
             raise ValueError(f'per must be "entries" or "row", got {per!r}')
         if not held.any() or held.all():
@@ -295,38 +290,50 @@ def _as_float(values: ArrayLike, ndim: int = 1) -> NDArray[np.float64]:
         raise TypeError("got a scipy sparse matrix where an array was expected: use Observations.from_sparse")
     try:
         out = np.asarray(values)
-        if out.dtype.kind == "c":
-            raise TypeError("complex values are not supported")
-        out = out.astype(np.float64)
-    except (TypeError, ValueError) as err:
+        if out.dtype.kind not in "biufO":  # numpy would read text, count days, or drop imaginary parts
+            raise TypeError(f"got dtype {out.dtype}")
+        out = (_na_to_nan(out) if out.dtype.kind == "O" else out).astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as err:
         raise ValueError(f"values must be real numbers, with NaN for missing: {err}") from None
+    if np.ma.is_masked(values):
+        out = np.where(np.ma.getmask(values), np.nan, out)
     if out.ndim != ndim:
         kind = "flat list" if ndim == 1 else "two-dimensional array"
         raise ValueError(f"expected a {kind} of values, got {out.ndim} dimension(s), shape {out.shape}")
     return out
 
 
-def _as_index(index: ArrayLike, name: str) -> NDArray[np.int64]:
+def _na_to_nan(objects: NDArray[Any]) -> NDArray[Any]:
+    """Replace what pandas calls missing among Python objects; text is refused even if it reads as a number."""
+    text = next((x for x in objects.flat if isinstance(x, str | bytes)), None)
+    if text is not None:
+        raise TypeError(f"got the text {text!r}")
+    pandas = sys.modules.get("pandas")  # its NA can only be there if pandas is loaded
+    return objects if pandas is None else np.where(pandas.isna(objects), np.nan, objects)
+
+
+def _as_index(index: ArrayLike, name: str) -> NDArray[Any]:
     out = np.asarray(index)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a flat list, got shape {out.shape}")
     if out.size and out.dtype.kind not in "iu":
         raise ValueError(f"{name} must hold integers, got dtype {out.dtype}")
-    return out.astype(np.int64)
+    if np.ma.is_masked(index):
+        raise ValueError(f"{name} must hold integers, got masked entries: drop them")
+    return out
 
 
 def _check_shape(shape: tuple[int, int]) -> tuple[int, int]:
-    if len(shape) != 2:
-        raise ValueError(f"shape must be (rows, columns), got {shape!r}")
-    m, n = int(shape[0]), int(shape[1])
+    try:
+        m, n = (operator.index(side) for side in shape)
+    except (TypeError, ValueError):
+        raise ValueError(f"shape must be two whole numbers (rows, columns), got {shape!r}") from None
     if not (0 < m <= MAX_SIDE and 0 < n <= MAX_SIDE):
         raise ValueError(f"shape must be positive and at most {MAX_SIDE} a side, got {shape!r}")
     return m, n
 
 
-def _check_range(
-    index: NDArray[np.int64], size: int, name: str, rows: NDArray[np.int64], cols: NDArray[np.int64]
-) -> None:
+def _check_range(index: NDArray[Any], size: int, name: str, rows: NDArray[Any], cols: NDArray[Any]) -> None:
     bad = (index < 0) | (index >= size)
     if bad.any():
         i = int(np.argmax(bad))
@@ -347,17 +354,29 @@ def _refuse(
     if bad.any():
         i = int(np.argmax(bad))
         raise ValueError(
-            f"{int(bad.sum())} value(s) {what}, the first is {values[i]:g} at cell ({rows[i]}, {cols[i]}): {do}"
+            f"{int(bad.sum())} value(s) {what}, the first is {values[i]:.15g} at cell ({rows[i]}, {cols[i]}): {do}"
         )
 
 
+def _on_symbols(
+    alphabet: AlphabetLike, rows: NDArray[Any], cols: NDArray[Any], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the values exactly on the symbols; a value off them is an error."""
+    symbols = Alphabet.of(alphabet)
+    bad = ~symbols.contains(values)
+    _refuse(bad, rows, cols, values, f"not in {symbols!r}", "correct the data or the alphabet")
+    return symbols.snap(values)
+
+
 def _canonical_order(
-    rows: NDArray[np.int64], cols: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, int]
-) -> NDArray[np.int64]:
-    """Row-major order; a cell given twice is an error."""
-    key = rows * shape[1] + cols  # sides fit in 31 bits, so the product fits in 62
+    rows: NDArray[Any], cols: NDArray[Any], values: NDArray[np.float64], shape: tuple[int, int]
+) -> NDArray[np.int64] | None:
+    """Row-major order, None if it is the order given; a cell given twice is an error."""
+    key = rows.astype(np.int64)
+    key *= shape[1]  # sides fit in 31 bits, so the product fits in 62
+    key += cols.astype(np.int64, copy=False)
     if np.all(key[1:] > key[:-1]):
-        return np.arange(key.size)
+        return None
     order = np.argsort(key, kind="stable")
     again = np.flatnonzero(np.diff(key[order]) == 0)
     if again.size:
@@ -365,9 +384,20 @@ def _canonical_order(
         i = int(later.min())
         raise ValueError(
             f"{again.size} duplicate cell(s), the first is ({rows[i]}, {cols[i]}), "
-            f"given again with value {values[i]:g}: keep one value for each cell"
+            f"given again with value {values[i]:.15g}: keep one value for each cell"
         )
     return order
+
+
+def _check_positions(index: NDArray[Any], size: int) -> NDArray[Any]:
+    index = _as_index(index, "positions")
+    bad = (index < 0) | (index >= size)
+    if bad.any():
+        raise ValueError(f"{int(bad.sum())} position(s) outside 0..{size - 1}, the first is {index[np.argmax(bad)]}")
+    picked = np.unique(index)
+    if picked.size < index.size:
+        raise ValueError(f"positions must be distinct, got {index.size - picked.size} again")
+    return picked
 
 
 def _check_labels(labels: Labels | None, size: int, name: str) -> NDArray[Any] | None:
@@ -376,17 +406,22 @@ def _check_labels(labels: Labels | None, size: int, name: str) -> NDArray[Any] |
     out = np.asarray(labels)
     if out.shape != (size,):
         raise ValueError(f"{name} must hold {size} labels, got shape {out.shape}")
+    if out.dtype.kind == "U" and not all(isinstance(label, str) for label in labels):
+        out = np.asarray(labels, dtype=object)  # keep the 1 of [1, "a"] a number
+    return _frozen(out)
+
+
+def _frozen(a: NDArray[Any], order: NDArray[Any] | None = None, dtype: Any = None) -> NDArray[Any]:
+    """Return a read-only copy, in another order and type if given."""
+    out = a.astype(dtype or a.dtype) if order is None else a[order].astype(dtype or a.dtype, copy=False)
+    out.flags.writeable = False
     return out
-
-
-def _frozen(a: NDArray[Any]) -> NDArray[Any]:
-    a.flags.writeable = False
-    return a
 
 
 def _pointers(lanes: Index, count: int) -> NDArray[np.int64]:
     out = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(lanes, minlength=count), out=out[1:])
+    out.flags.writeable = False
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -110,13 +111,24 @@ class LowRank(MatrixOperator):
         return out.reshape(r.shape)
 
     def norm(self) -> float:
-        """Frobenius norm, accurate also for a difference of nearly equal matrices."""
-        if self.rank == 0:
-            return 0.0
-        if self.rank >= min(self.shape):
-            return float(np.linalg.norm(self._dense()))
-        left, right = np.linalg.qr(self.U).R, np.linalg.qr(self.V).R
-        return float(np.linalg.norm((left * self.s) @ right.T))
+        """Frobenius norm; for a difference of nearly equal matrices use `distance`."""
+        square = float(self.s @ ((self.U.T @ self.U) * (self.V.T @ self.V)) @ self.s)
+        return math.sqrt(max(square, 0.0))
+
+    def distance(self, other: LowRank) -> float:
+        """‖X − Y‖_F, accurate also where the two are nearly equal; the factors of X must be orthonormal.
+
+        Y is split along the column and row spaces of X, so that the difference
+        is taken of small r×r arrays and nothing large cancels.
+        """
+        inner_left, inner_right = self.U.T @ other.U, self.V.T @ other.V
+        outer_left, outer_right = other.U - self.U @ inner_left, other.V - self.V @ inner_right
+        scaled = inner_left * other.s
+        both = np.linalg.norm(np.diag(self.s) - scaled @ inner_right.T)
+        left = np.linalg.norm(outer_left @ (inner_right * other.s).T)
+        right = np.linalg.norm(outer_right @ scaled.T)
+        neither = LowRank(outer_left, other.s, outer_right).norm()
+        return math.hypot(float(both), float(left), float(right), neither)
 
     def truncated(self, rank: int) -> LowRank:
         """Keep the first ``rank`` factors."""

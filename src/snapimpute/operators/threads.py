@@ -50,8 +50,11 @@ def run_parts(work: Callable[[int, int], T], parts: Sequence[Part]) -> list[T]:
 
 
 @contextmanager
-def single_threaded_blas() -> Iterator[None]:
+def single_threaded_blas(when: bool = True) -> Iterator[None]:
     """Hold BLAS to one thread inside the block."""
+    if not when:
+        yield
+        return
     with _blas().limit(limits=1, user_api="blas"):
         yield
 

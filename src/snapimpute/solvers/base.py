@@ -11,9 +11,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from snapimpute.operators import LowRank
+from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.solvers.result import History, Info, Result, Status
 from snapimpute.types import Array
+
+SMALL_SIDE = 10_000
+"""Below, the blocks are so small that BLAS threads cost more than they bring."""
 
 Callback = Callable[[Info], "bool | Mapping[str, float] | None"]
 
@@ -22,8 +26,9 @@ Callback = Callable[[Info], "bool | Mapping[str, float] | None"]
 class State:
     """Where a solver stands after an iteration.
 
-    ``change`` is ‖X⁺ − X‖_F of the last step, and ``certificate`` bounds the
-    distance of 0 from the subdifferential of the objective at x.
+    ``x`` has orthonormal factors, so that ‖x‖_F = ‖s‖; ``change`` is ‖X⁺ − X‖_F
+    of the last step, and ``certificate`` bounds the distance of 0 from the
+    subdifferential of the objective at x.
     """
 
     x: LowRank
@@ -147,10 +152,10 @@ class _Run:
     def loop(self, x0: LowRank, max_iter: int, tol: float) -> Status:
         self.answer = x0
         try:
-            state = self._timed(lambda: self.solver.init(self.problem, x0, self.context))
+            state = self._timed(self.solver.init, x0)
             for iteration in range(1, max_iter + 1):
-                state = self._timed(lambda s=state: self.solver.step(self.problem, s, self.context))
-                size = state.x.norm()
+                state = self._timed(self.solver.step, state)
+                size = float(np.linalg.norm(state.x.s))
                 if not np.isfinite(size) or not np.isfinite(state.certificate):
                     raise FloatingPointError("the iterate is not finite")
                 done = tol > 0 and state.change <= tol * size
@@ -164,9 +169,10 @@ class _Run:
             return self._broken_off("diverged", f"A value that is not finite appeared ({err})")
         raise AssertionError("unreachable: max_iter is at least 1")
 
-    def _timed(self, work: Callable[[], Any]) -> Any:
+    def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.perf_counter()
-        out = work()
+        with single_threaded_blas(when=max(self.problem.shape) < SMALL_SIDE):
+            out = work(self.problem, *arguments, self.context)
         self.seconds += time.perf_counter() - begin
         return out
 

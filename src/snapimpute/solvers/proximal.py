@@ -60,8 +60,8 @@ class ProximalGradient(Solver[ProximalState]):
             x=x,
             x_observed=problem.at_observed(x),
             iteration=state.iteration + 1,
-            change=distance(x, state.x),
-            certificate=distance(x, y),
+            change=x.distance(state.x),
+            certificate=x.distance(y),
             before=state.x,
             before_observed=state.x_observed,
             subspace=svd.subspace,
@@ -97,7 +97,7 @@ class SoftImpute(ProximalGradient):
         Backward error allowed to each prox, relative to the last ‖X − Y‖_F.
     """
 
-    accuracy: float = 1e-3
+    accuracy: float = 1e-2
     name: ClassVar[str] = "soft-impute"
 
 
@@ -118,7 +118,7 @@ class APG(ProximalGradient):
     """
 
     beta: Literal["paper", "fista"] = "paper"
-    accuracy: float = 1e-3
+    accuracy: float = 1e-2
     name: ClassVar[str] = "apg"
 
     def __post_init__(self) -> None:
@@ -138,8 +138,3 @@ def threshold(problem: Problem, svd: PartialSVD, step: float = 1.0) -> LowRank:
     """Apply the spectral prox to the singular values and drop the zeros."""
     s = problem.spectral.prox(svd.x.s, step)
     return LowRank(svd.x.U, s, svd.x.V).truncated(int((s > 0).sum()))
-
-
-def distance(a: LowRank, b: LowRank) -> float:
-    """‖A − B‖_F."""
-    return LowRank.combine([1.0, -1.0], [a, b]).norm()

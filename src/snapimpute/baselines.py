@@ -1,0 +1,169 @@
+"""What any completion has to beat: one number for all entries, or one number for each row and column.
+
+Each baseline is made from observations by its `fit` and gives estimates at any
+cells by `entries`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from snapimpute.observations import Observations
+
+__all__ = ["ConstantMean", "DampedBiases", "Mode"]
+
+
+@dataclass(frozen=True)
+class ConstantMean:
+    """The mean of the observed values, for every entry: the constant with the least squared error.
+
+    Examples
+    --------
+    >>> obs = Observations.from_dense([[1, np.nan], [2, 5]])
+    >>> baseline = ConstantMean.fit(obs)
+    >>> baseline.entries([0, 1], [1, 1])
+    array([2.67, 2.67])
+    """
+
+    mean: float
+    shape: tuple[int, int]
+
+    @classmethod
+    def fit(cls, observations: Observations) -> ConstantMean:
+        """Take the mean of the observed values."""
+        return cls(float(observations.values.mean()), observations.shape)
+
+    def entries(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
+        """Return the estimates at the given cells."""
+        return np.full(_check_cells(rows, cols, self.shape)[0].size, self.mean)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The most frequent observed symbol, for every entry: the constant that is right most often.
+
+    Of equally frequent symbols it is the smallest.
+
+    Examples
+    --------
+    >>> Mode.fit(Observations.from_dense([[1, np.nan], [5, 5]])).symbol
+    5.0
+    """
+
+    symbol: float
+    shape: tuple[int, int]
+
+    @classmethod
+    def fit(cls, observations: Observations) -> Mode:
+        """Count the observed symbols."""
+        symbols, counts = np.unique(observations.values, return_counts=True)
+        return cls(float(symbols[np.argmax(counts)]), observations.shape)
+
+    def entries(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
+        """Return the estimates at the given cells."""
+        return np.full(_check_cells(rows, cols, self.shape)[0].size, self.symbol)
+
+
+@dataclass(frozen=True, eq=False)
+class DampedBiases:
+    """Estimate μ + b_i + c_j: the mean, and how far each row and each column lies from it.
+
+    The biases solve, by alternating damped means,
+
+        min over b, c    Σ_Ω (o_ij − μ − b_i − c_j)² + d_r Σ b_i² + d_c Σ c_j²
+
+    with μ the mean of the observed values. As a matrix the estimate has rank 2.
+
+    Parameters
+    ----------
+    mean : float
+    row_biases : array of shape (m,)
+    col_biases : array of shape (n,)
+        The bias of a row or column without any observation is 0.
+
+    Examples
+    --------
+    >>> obs = Observations.from_dense([[1, 3], [3, 5], [2, np.nan]])
+    >>> baseline = DampedBiases.fit(obs, damping_rows=0.1, damping_cols=0.1)
+    >>> baseline.entries([2], [1])
+    array([3.9])
+    """
+
+    mean: float
+    row_biases: NDArray[np.float64]
+    col_biases: NDArray[np.float64]
+
+    @classmethod
+    def fit(
+        cls,
+        observations: Observations,
+        *,
+        damping_rows: float = 5.0,
+        damping_cols: float = 5.0,
+        max_sweeps: int = 20,
+        tol: float = 1e-4,
+    ) -> DampedBiases:
+        """Fit by alternating over columns and rows, columns first.
+
+        Parameters
+        ----------
+        observations : Observations
+        damping_rows, damping_cols : float
+            How many observations of an average row or column are imagined in
+            addition to those there are; 0 is no damping.
+        max_sweeps : int
+        tol : float
+            Stop when no bias moves by more than `tol` times the standard
+            deviation of the values in a sweep. The sweeps converge fast unless the damping is close to 0.
+        """
+        for name, damping in (("damping_rows", damping_rows), ("damping_cols", damping_cols)):
+            if not (np.isfinite(damping) and damping >= 0):
+                raise ValueError(f"{name} must be a finite number, 0 or larger, got {damping!r}")
+        if max_sweeps < 1 or not tol >= 0:
+            raise ValueError(f"max_sweeps must be at least 1 and tol at least 0, got {max_sweeps!r} and {tol!r}")
+        rows, cols, (m, n) = observations.rows, observations.cols, observations.shape
+        mean = float(observations.values.mean())
+        centred = observations.values - mean
+        row_weight = _damped_counts(rows, m, damping_rows)
+        col_weight = _damped_counts(cols, n, damping_cols)
+        b, c = np.zeros(m), np.zeros(n)
+        least = tol * float(centred.std())
+        for _ in range(max_sweeps):
+            before = b, c
+            c = np.bincount(cols, centred - b[rows], n) / col_weight
+            b = np.bincount(rows, centred - c[cols], m) / row_weight
+            if max(np.abs(b - before[0]).max(), np.abs(c - before[1]).max()) <= least:
+                break
+        b.flags.writeable = c.flags.writeable = False
+        return cls(mean, b, c)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.row_biases.size, self.col_biases.size
+
+    def entries(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
+        """Return the estimates at the given cells."""
+        r, c = _check_cells(rows, cols, self.shape)
+        estimates: NDArray[np.float64] = self.mean + self.row_biases[r] + self.col_biases[c]
+        return estimates
+
+
+def _damped_counts(index: NDArray[np.int32], size: int, damping: float) -> NDArray[np.float64]:
+    counts = np.bincount(index, minlength=size) + float(damping)
+    return np.where(counts > 0, counts, 1.0)  # without observation and damping: 0 / 1, a bias of 0
+
+
+def _check_cells(
+    rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    r, c = np.asarray(rows), np.asarray(cols)
+    if r.ndim != 1 or r.shape != c.shape:
+        raise ValueError(f"rows and cols must be equally long flat lists, got shapes {r.shape} and {c.shape}")
+    for index, size, name in ((r, shape[0], "rows"), (c, shape[1], "cols")):
+        if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
+            raise ValueError(f"{name} must be integers between 0 and {size - 1}, the positions in a {shape} matrix")
+    return r.astype(np.int64), c.astype(np.int64)

@@ -1,0 +1,71 @@
+"""Data to try things on: bundled, fetched and synthetic.
+
+`names` lists what `load` can load; `low_rank_alphabet` makes matrices whose
+truth is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from snapimpute.datasets.base import Dataset, DatasetUnavailable, cache_dir
+from snapimpute.datasets.bundled import CONGRESSES, senate_votes
+from snapimpute.datasets.movielens import movielens_100k
+from snapimpute.datasets.synthetic import Synthetic, low_rank_alphabet
+
+__all__ = [
+    "REGISTRY",
+    "Dataset",
+    "DatasetUnavailable",
+    "Entry",
+    "Synthetic",
+    "cache_dir",
+    "load",
+    "low_rank_alphabet",
+    "movielens_100k",
+    "names",
+    "senate_votes",
+]
+
+
+class Entry(NamedTuple):
+    """A line of the registry: how to load a data set, and what it is."""
+
+    loader: Callable[[], Dataset]
+    description: str
+
+
+REGISTRY: dict[str, Entry] = {
+    f"senate-{congress}": Entry(
+        partial(senate_votes, congress), f"US Senate roll calls {years}, alphabet 0,1; comes with the package"
+    )
+    for congress, years in CONGRESSES.items()
+} | {
+    "movielens-100k": Entry(movielens_100k, "ratings of films, 943×1682, alphabet 1:5; fetched, or give its path"),
+}
+
+
+def names() -> list[str]:
+    """Return the names that `load` takes.
+
+    Examples
+    --------
+    >>> names()
+    ['senate-117', 'senate-109', 'senate-94', 'movielens-100k']
+    """
+    return list(REGISTRY)
+
+
+def load(name: str) -> Dataset:
+    """Load a data set by its name.
+
+    Examples
+    --------
+    >>> load("senate-109").shape
+    (102, 645)
+    """
+    if name not in REGISTRY:
+        raise ValueError(f"no data set {name!r}; there are {', '.join(REGISTRY)}")
+    return REGISTRY[name].loader()
