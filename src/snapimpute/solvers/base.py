@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -109,7 +111,7 @@ def solve(
     -------
     Result
         The last iterate; after an interruption (Ctrl-C) or a non-finite value,
-        the best one so far. ``result.status`` says which.
+        the best one evaluated so far. ``result.status`` says which.
 
     Examples
     --------
@@ -155,8 +157,8 @@ class _Run:
             state = self._timed(self.solver.init, x0)
             for iteration in range(1, max_iter + 1):
                 state = self._timed(self.solver.step, state)
-                size = float(np.linalg.norm(state.x.s))
-                if not np.isfinite(size) or not np.isfinite(state.certificate):
+                size = math.hypot(*state.x.s)
+                if not (math.isfinite(size) and math.isfinite(state.certificate)):
                     raise FloatingPointError("the iterate is not finite")
                 done = tol > 0 and state.change <= tol * size
                 stop = self._record(state, last=done or iteration == max_iter)
@@ -165,13 +167,13 @@ class _Run:
                     return _ended(done, stop, iteration, tol, state.change / size if size else 0.0)
         except KeyboardInterrupt:
             return self._broken_off("interrupted", "Interrupted")
-        except FloatingPointError as err:
+        except (FloatingPointError, OverflowError) as err:
             return self._broken_off("diverged", f"A value that is not finite appeared ({err})")
         raise AssertionError("unreachable: max_iter is at least 1")
 
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.perf_counter()
-        with single_threaded_blas(when=max(self.problem.shape) < SMALL_SIDE):
+        with single_threaded_blas(when=max(self.problem.shape) < SMALL_SIDE), _quiet_overflow():
             out = work(self.problem, *arguments, self.context)
         self.seconds += time.perf_counter() - begin
         return out
@@ -179,16 +181,28 @@ class _Run:
     def _record(self, state: State, *, last: bool) -> bool:
         """Append a row to the history; whether the callback asks to stop."""
         row: dict[str, Any] = {"iteration": state.iteration, "seconds": self.seconds}
-        if last or state.iteration % self.every == 0:
-            terms = self.problem.terms(state.x, state.x_observed, self.solver.objective_name)
-            row |= {"objective": terms.objective, "fit": terms.fit}
-            row |= {"spectral": terms.spectral, "discrete": terms.discrete}
-            if not np.isfinite(terms.objective):
-                raise FloatingPointError("the objective is not finite")
-            if terms.objective <= self.best:
-                self.best, self.answer = terms.objective, state.x
         row |= {"certificate": state.certificate, "rank": state.x.rank}
+        if last or state.iteration % self.every == 0:
+            self._evaluate(state, row)
+        elif not np.isfinite(self.best):
+            self.answer = state.x  # nothing to compare it with yet
         self.history.rows.append(row)
+        stop = self._ask_callback(state, row)
+        if stop and "objective" not in row:
+            self._evaluate(state, row)
+        return stop
+
+    def _evaluate(self, state: State, row: dict[str, Any]) -> None:
+        with _quiet_overflow():
+            terms = self.problem.terms(state.x, state.x_observed, self.solver.objective_name)
+        if not np.isfinite(terms.objective):
+            raise FloatingPointError("the objective is not finite")
+        row |= {"objective": terms.objective, "fit": terms.fit}
+        row |= {"spectral": terms.spectral, "discrete": terms.discrete}
+        if terms.objective <= self.best:
+            self.best, self.answer = terms.objective, state.x
+
+    def _ask_callback(self, state: State, row: dict[str, Any]) -> bool:
         if self.callback is None:
             return False
         info = Info(state.iteration, state.x, self.problem, row)
@@ -200,7 +214,8 @@ class _Run:
 
     def _broken_off(self, code: str, message: str) -> Status:
         done = len(self.history.rows)
-        kept = "the starting point" if not np.isfinite(self.best) else "the best iterate so far"
+        unevaluated = "the last iterate" if done else "the starting point"
+        kept = "the best iterate so far" if np.isfinite(self.best) else unevaluated
         advice = {
             "interrupted": "Pass it as x0 to go on from there.",
             "diverged": "Check the scale of the data, lower xi, or use a solver with a safeguard.",
@@ -224,12 +239,20 @@ def _ended(done: bool, stop: bool, iteration: int, tol: float, relative: float) 
     )
 
 
+def _quiet_overflow() -> np.errstate:
+    """The loop itself looks for what is not finite, and says so in the status."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 def _check_limits(max_iter: int, tol: float, max_rank: int | None, evaluate_every: int) -> None:
-    if int(max_iter) < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter}")
+    _check_count("max_iter", max_iter)
+    _check_count("evaluate_every", evaluate_every)
+    if max_rank is not None:
+        _check_count("max_rank", max_rank, " or None")
     if not tol >= 0:
         raise ValueError(f"tol must be at least 0, got {tol}")
-    if max_rank is not None and int(max_rank) < 1:
-        raise ValueError(f"max_rank must be at least 1 or None, got {max_rank}")
-    if int(evaluate_every) < 1:
-        raise ValueError(f"evaluate_every must be at least 1, got {evaluate_every}")
+
+
+def _check_count(name: str, value: object, otherwise: str = "") -> None:
+    if not (isinstance(value, Integral) and int(value) >= 1):
+        raise ValueError(f"{name} must be a whole number, at least 1{otherwise}, got {value!r}")

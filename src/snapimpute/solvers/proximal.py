@@ -11,6 +11,7 @@ plain proximal gradient still falls by ½‖X⁺ − X‖² − ε‖X⁺ − X�
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -25,12 +26,12 @@ from snapimpute.types import Array
 
 @dataclass(frozen=True, eq=False)
 class ProximalState(State):
-    """Adds the iterate before, the right space to warm-start from, and the FISTA sequence t."""
+    """Adds the iterate before, the right space to warm-start from, and t of the FISTA sequence, which begins 0, 1."""
 
     before: LowRank
     before_observed: Array
     subspace: Array | None
-    t: float = 1.0
+    t: float = 0.0
 
 
 class ProximalGradient(Solver[ProximalState]):
@@ -61,7 +62,7 @@ class ProximalGradient(Solver[ProximalState]):
             x_observed=problem.at_observed(x),
             iteration=state.iteration + 1,
             change=x.distance(state.x),
-            certificate=x.distance(y),
+            certificate=x.distance(y) + svd.residual,
             before=state.x,
             before_observed=state.x_observed,
             subspace=svd.subspace,
@@ -71,14 +72,16 @@ class ProximalGradient(Solver[ProximalState]):
     def _leading_triplets(
         self, problem: Problem, operator: MatrixOperator, state: ProximalState, context: Context
     ) -> PartialSVD:
-        # Before anything is known of the scale, the size of the data stands in for ‖X − Y‖.
-        scale = state.certificate if np.isfinite(state.certificate) else float(np.linalg.norm(problem.targets))
+        above = problem.spectral.threshold()
+        size = float(np.linalg.norm(problem.targets))
+        # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
+        scale = state.certificate if np.isfinite(state.certificate) else max(above, 1e-6 * size)
         return partial_svd(
             operator,
-            state.x.rank,
-            above=problem.spectral.threshold(),
+            state.x.rank if above > 0 else min(problem.shape),
+            above=above,
             warm_start=state.subspace,
-            tol=self.accuracy * scale,
+            tol=max(self.accuracy * scale, 1e-12 * size),
             max_rank=context.max_rank,
             rng=context.rng(state.iteration),
         )
@@ -127,9 +130,9 @@ class APG(ProximalGradient):
 
     def momentum(self, state: ProximalState) -> tuple[float, float]:
         """β of the next iteration, and the next t of the FISTA sequence."""
-        following = 0.5 * (1 + np.sqrt(1 + 4 * state.t**2))
+        following = 0.5 * (1 + math.sqrt(1 + 4 * state.t**2))
         if self.beta == "fista":
-            return (state.t - 1) / following, following
+            return max(state.t - 1, 0.0) / following, following
         iteration = state.iteration + 1
         return (iteration - 1) / (iteration + 2), following
 

@@ -68,13 +68,23 @@ class Result:
         """Iterations run."""
         return int(self.history["iteration"].size)
 
+    @property
+    def objective(self) -> float:
+        """Objective at x; NaN if it was never evaluated."""
+        values = self.history["objective"]
+        values = values[np.isfinite(values)]
+        if not values.size:
+            return float("nan")
+        broken_off = self.status.code in ("interrupted", "diverged")  # then x is the best one
+        return float(values.min() if broken_off else values[-1])
+
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Estimate of the data at the given cells: X + B, not snapped to any alphabet."""
         out = self.x.entries(rows, cols)
         return out if self.offsets is None else out + self.offsets.entries(rows, cols)
 
     def __repr__(self) -> str:
-        final = f", {self.objective_name} = {self.history['objective'][-1]:.8g}" if self.n_iter else ""
+        final = "" if np.isnan(self.objective) else f", {self.objective_name} = {self.objective:.8g}"
         return f"Result({self.x!r}, {self.n_iter} iterations{final}, {self.status.code})"
 
 
@@ -104,8 +114,8 @@ class Info:
 
     @property
     def objective(self) -> float:
-        """Objective at x."""
-        return float(self.row["objective"])
+        """Objective at x; NaN where it is not evaluated."""
+        return float(self.row.get("objective", np.nan))
 
     def record(self, metrics: Mapping[str, float] | None = None, **more: float) -> None:
         """Add columns to this iteration's row of the history."""
