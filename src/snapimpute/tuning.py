@@ -70,8 +70,8 @@ def choose(
     metric: Metric = "error",
     share: float = 0.2,
     solver: Solver[Any] | None = None,
-    max_iter: int = 100,
-    tol: float = 1e-4,
+    max_iter: int = 60,
+    tol: float = 1e-3,
     max_rank: int | None = None,
     random_state: int = 0,
     progress: Progress | None = None,
@@ -106,7 +106,7 @@ def choose(
     True
     """
     kept, held = observations.split(share, random_state=random_state)
-    lams = _lam_grid(kept, recipe) if isinstance(lam, str) else sorted(np.atleast_1d(lam), reverse=True)
+    lams = lam_grid(kept, recipe) if isinstance(lam, str) else sorted(np.atleast_1d(lam), reverse=True)
     xis = _xi_grid(recipe) if isinstance(xi, str) else np.atleast_1d(xi)
     fit = _Fit(kept, recipe, solver or APG(), max_iter, tol, max_rank, random_state)
     tried: list[Candidate] = []
@@ -175,9 +175,10 @@ def largest_lam(observations: Observations, recipe: Recipe) -> float:
     return max(float(sigma), 1e-12)
 
 
-def _lam_grid(observations: Observations, recipe: Recipe) -> list[float]:
+def lam_grid(observations: Observations, recipe: Recipe) -> list[float]:
+    """λ to try, from the largest down; a single 0 if the penalty brings its own."""
     if not recipe.lam_is_open:
-        return [0.0]  # the penalty has its own
+        return [0.0]
     thresholds = largest_lam(observations, recipe) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
     # The grid is one of thresholds; for LSP with θ = √λ the threshold is √λ.
     return list(thresholds**2 if recipe.spectral == "lsp" else thresholds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -153,20 +152,6 @@ def cache_dir() -> Path:
     # A relative XDG_CACHE_HOME is to be ignored: XDG Base Directory Specification.
     base = Path(shared) if shared and Path(shared).is_absolute() else Path.home() / ".cache"
     return base / "snapimpute"
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that other processes see the old content or the new, never a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _read_only(a: NDArray[Any]) -> NDArray[Any]:

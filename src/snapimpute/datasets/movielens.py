@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.alphabet import Alphabet
-from snapimpute.datasets.base import CACHE_VARIABLE, Dataset, DatasetUnavailable, cache_dir, write_atomically
+from snapimpute.datasets.base import CACHE_VARIABLE, Dataset, DatasetUnavailable, cache_dir
+from snapimpute.files import write_atomically
 
 U_DATA_SHA256 = "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
 ARCHIVE_URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"

@@ -142,5 +142,6 @@ def _lanes_times(lanes: Compressed, values: Array, block: Array) -> Array:
     run_parts(
         lambda start, stop: kernels.lanes_product(indptr, indices, data, block, out, start, stop),
         cut(indptr.size - 1, _LANES),
+        operations=2.0 * data.size * block.shape[1],
     )
     return out

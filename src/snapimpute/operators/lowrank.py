@@ -107,6 +107,7 @@ class LowRank(MatrixOperator):
         run_parts(
             lambda start, stop: kernels.sampled_product(left, right, flat_r, flat_c, out, start, stop),
             cut(out.size, _ENTRIES),
+            operations=2.0 * out.size * self.rank,
         )
         return out.reshape(r.shape)
 

@@ -31,6 +31,9 @@ MAX_BLOCKS = 6
 WHOLE_SHARE = 0.25
 """From this share of the smaller side on, a basis is so large that the whole space is cheaper."""
 
+WHOLE_SIDE = 128
+"""Up to this side the whole space is always cheaper."""
+
 WHOLE_CELLS = 1 << 24
 """Above this many cells the whole space is never taken."""
 
@@ -204,7 +207,7 @@ class _Search:
     def whole_is_cheaper(self, size: int) -> bool:
         """Whether a basis of that size costs more than the whole smaller side."""
         m, n = self.A.shape
-        return size >= WHOLE_SHARE * self.side and m * n <= WHOLE_CELLS
+        return (size >= WHOLE_SHARE * self.side or self.side <= WHOLE_SIDE) and m * n <= WHOLE_CELLS
 
     def whole_space(self) -> PartialSVD:
         """A basis of the whole smaller side needs no iteration: one product and a full SVD."""

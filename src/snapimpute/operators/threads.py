@@ -18,6 +18,9 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+WORTH_THREADS = 2e6
+"""Arithmetic operations, about a millisecond's worth."""
+
 T = TypeVar("T")
 Part = tuple[int, int]
 
@@ -41,9 +44,13 @@ def cut(size: int, step: int) -> list[Part]:
     return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
-def run_parts(work: Callable[[int, int], T], parts: Sequence[Part]) -> list[T]:
-    """Call ``work(start, stop)`` for every part, on all threads; results in the order of the parts."""
-    threads = min(thread_count(), len(parts))
+def run_parts(work: Callable[[int, int], T], parts: Sequence[Part], operations: float) -> list[T]:
+    """Call ``work(start, stop)`` for every part, on all threads; results in the order of the parts.
+
+    Where there are few ``operations`` in all, handing them out would cost more
+    than it brings, and one thread does them.
+    """
+    threads = min(thread_count(), len(parts)) if operations >= WORTH_THREADS else 1
     if threads <= 1:
         return [work(*part) for part in parts]
     return list(_pool(threads).map(lambda part: work(*part), parts))

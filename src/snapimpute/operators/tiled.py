@@ -21,6 +21,9 @@ TILE_ROWS = 256
 TILE_BYTES = 1 << 20
 """One tile per thread should stay in the second-level cache together with the factors it is made of."""
 
+MAP_COST = 10
+"""What mapping one cell costs, in multiply-adds; a rough figure."""
+
 
 class MappedLowRank(MatrixOperator):
     """f(X) for a low-rank X and a map f of one real variable, applied to every cell.
@@ -62,7 +65,7 @@ class MappedLowRank(MatrixOperator):
                 out[start:stop] += tile @ B[left:right]
 
         with single_threaded_blas():
-            run_parts(work, tiles.bands)
+            run_parts(work, tiles.bands, tiles.operations(B.shape[1]))
         return out
 
     def rmatmat(self, C: Array) -> Array:
@@ -83,7 +86,7 @@ def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
         return total
 
     with single_threaded_blas():
-        return math.fsum(run_parts(work, tiles.bands))
+        return math.fsum(run_parts(work, tiles.bands, tiles.operations(0)))
 
 
 class _Tiles:
@@ -94,6 +97,11 @@ class _Tiles:
         self.right = np.ascontiguousarray(factors.V)
         self.bands = cut(factors.shape[0], TILE_ROWS)
         self.width = TILE_BYTES // (TILE_ROWS * self.left.itemsize)
+
+    def operations(self, columns: int) -> float:
+        """Of making every tile, mapping it, and multiplying it by a block of so many columns."""
+        (m, r), n = self.left.shape, self.right.shape[0]
+        return float(2 * m * n * (r + columns + MAP_COST))
 
     def of_band(self, start: int, stop: int) -> Iterator[tuple[Array, tuple[int, int]]]:
         """Yield (tile, (first column, last column)); the tile's memory is used again by the next."""

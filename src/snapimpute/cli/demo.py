@@ -1,0 +1,115 @@
+"""`snapimpute demo`: the main job on the bundled votes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from snapimpute.alphabet import Alphabet
+from snapimpute.datasets import Dataset, senate_votes
+from snapimpute.datasets.bundled import CONGRESSES
+from snapimpute.experiments.comparison import Outcome, compare, verdict
+from snapimpute.files import write_atomically
+from snapimpute.observations import Observations
+from snapimpute.types import Array
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the completed table and the picture.")] = Path("demo-output"),
+    congress: Annotated[int, typer.Option(help=f"Which Senate: {', '.join(map(str, CONGRESSES))}.")] = 117,
+    observed: Annotated[float, typer.Option(min=0.01, max=0.99, help="Share of the votes left visible.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+) -> None:
+    """Hide most of the bundled Senate votes, complete them, score every method, leave a table and a picture."""
+    if congress not in CONGRESSES:
+        raise typer.BadParameter(f"there are {', '.join(map(str, CONGRESSES))}, got {congress}")
+    console = Console()
+    begin = time.perf_counter()
+    data = senate_votes(congress)
+    known, hidden = data.observations.split(1 - observed, random_state=seed)
+    m, n = data.shape
+    console.print(
+        f"[bold]{data.name}[/bold]: {m} senators × {n} roll calls, {len(data.observations):,} votes (0 nay, 1 yea). "
+        f"{len(known):,} stay visible, {len(hidden):,} are hidden and predicted."
+    )
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console) as bar:
+        task = bar.add_task("")
+        outcomes = compare(
+            known,
+            hidden,
+            data.alphabet,
+            random_state=seed,
+            progress=lambda label: bar.update(task, description=f"tuning and fitting: {label}"),
+        )
+        bar.update(task, description="all methods")
+    console.print(_table(outcomes))
+    console.print(verdict(outcomes))
+    best = _best(outcomes)
+    filled = fill(known, best, data.alphabet)
+    _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")
+    console.print(
+        f"\nFilled in by the method with the best held-out score, [bold]{best.label}[/bold]:\n"
+        f"  {out / 'completed.csv'}: every vote, known or filled in\n"
+        f"  {out / 'demo.png'}: the table before and after, convergence, errors\n"
+        f"{time.perf_counter() - begin:.0f} s in all. {data.citation}"
+    )
+
+
+def fill(known: Observations, outcome: Outcome, alphabet: Alphabet) -> Array:
+    """Return the whole table: known entries as they are, the rest snapped to the alphabet."""
+    if outcome.result is None:
+        raise ValueError(f"{outcome.label} has no fitted matrix")
+    rows, cols = np.indices(known.shape)
+    filled = alphabet.snap(outcome.result.entries(rows, cols))
+    filled[known.rows, known.cols] = known.values
+    return filled
+
+
+def _best(outcomes: list[Outcome]) -> Outcome:
+    return min((o for o in outcomes if o.held_out is not None), key=lambda o: o.held_out or 0.0)
+
+
+def _table(outcomes: list[Outcome]) -> Table:
+    table = Table(
+        title="Hidden votes; λ and ξ chosen on held-out visible votes",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("method", no_wrap=True)
+    for name in ("λ", "ξ", "rank", "wrong %", "± s.e.", "NMSE", "κ"):
+        table.add_column(name, justify="right", no_wrap=True)
+    least = min(o.error for o in outcomes)
+    for o in outcomes:
+        style = "bold" if o.error == least else None
+        table.add_row(
+            o.label,
+            "" if o.lam is None else f"{o.lam:.3g}",
+            "" if not o.xi else f"{o.xi:.3g}",
+            "" if o.result is None else str(o.result.x.rank),
+            f"{100 * o.error:.2f}",
+            f"{100 * o.standard_error:.2f}",
+            f"{o.scores['nmse']:.4f}",
+            "–" if np.isnan(o.scores["kappa"]) else f"{o.scores['kappa']:.3f}",
+            style=style,
+        )
+    return table
+
+
+def _write(out: Path, data: Dataset, known: Observations, filled: Array, outcomes: list[Outcome], title: str) -> None:
+    from snapimpute.report import figures
+
+    rows = known.row_labels if known.row_labels is not None else np.arange(known.shape[0])
+    cols = known.col_labels if known.col_labels is not None else np.arange(known.shape[1])
+    lines = [",".join(["icpsr", *map(str, cols)])]
+    lines += [",".join([str(label), *(f"{v:g}" for v in row)]) for label, row in zip(rows, filled, strict=True)]
+    write_atomically(out / "completed.csv", ("\n".join(lines) + "\n").encode())
+    figures.completion(out / "demo.png", known, filled, outcomes, data.alphabet, title)

@@ -1,0 +1,1 @@
+"""Experiments: methods side by side on the same entries, with their controls."""

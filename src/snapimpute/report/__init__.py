@@ -1,0 +1,1 @@
+"""Pictures; the only part that draws."""
