@@ -1,0 +1,75 @@
+"""What every benchmark needs: facts of the machine, the clock, the hardware's own speed, a place for results."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import scipy
+
+import snapimpute
+from snapimpute.files import write_atomically
+from snapimpute.operators.threads import thread_count
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> dict[str, Any]:
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "threads": thread_count(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "numba": numba.__version__,
+        "snapimpute": snapimpute.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def best_of(work: Callable[[], object], repeats: int = 5) -> float:
+    """Least seconds of several runs after one to warm up: on a shared machine the least is the truest."""
+    work()
+    seconds = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def blas_speed(dtype: str = "float64", side: int = 4096) -> float:
+    """Operations a second of a plain square matrix product, on all threads."""
+    rng = np.random.default_rng(0)
+    A, B = (rng.standard_normal((side, side)).astype(dtype) for _ in range(2))
+    out = np.empty_like(A)
+    return 2 * side**3 / best_of(lambda: np.matmul(A, B, out=out), repeats=3)
+
+
+def save(name: str, rows: list[dict[str, Any]]) -> None:
+    text = json.dumps({"machine": machine(), "rows": rows}, indent=1)
+    write_atomically(RESULTS / f"{name}.json", (text + "\n").encode())
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    keys = list(rows[0])
+    cells = [[f"{row[k]:.4g}" if isinstance(row[k], float) else str(row[k]) for k in keys] for row in rows]
+    widths = [max(len(k), *(len(c[i]) for c in cells)) for i, k in enumerate(keys)]
+    print(f"\n{title}")
+    print("  ".join(k.rjust(w) for k, w in zip(keys, widths, strict=True)))
+    for cell in cells:
+        print("  ".join(c.rjust(w) for c, w in zip(cell, widths, strict=True)))

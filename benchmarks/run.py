@@ -1,0 +1,21 @@
+"""Run every benchmark, each in a process of its own; results go to benchmarks/results."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = ("step.py", "memory.py")
+
+
+def main() -> None:
+    here = Path(__file__).parent
+    asked = sys.argv[1:] or BENCHMARKS
+    failed = [name for name in asked if subprocess.run([sys.executable, here / name], check=False).returncode]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
