@@ -64,9 +64,7 @@ def main() -> None:
         show(f"fit at {SHAPE[0]}×{SHAPE[1]}, {len(observations):,} observed, ξ = {XI}", rows[-1:])
     save("memory", rows)
     peak = rows[-1]["peak MiB above imports"]
-    print(
-        f"\npeak memory {peak:.0f} MiB above the imports, at most {LIMIT_MIB} wanted; solution rank {rows[-1]['rank']}"
-    )
+    print(f"\npeak {peak:.0f} MiB above the imports, at most {LIMIT_MIB} wanted; solution rank {rows[-1]['rank']}")
     if peak > LIMIT_MIB:
         sys.exit(1)
 

@@ -1,4 +1,8 @@
-"""What several test modules share: data that may or may not be there."""
+"""What several test modules share: one list of penalties, one of toy problems, data that may or may not be there.
+
+A test with an argument ``spectral``, ``discrete`` or ``toy`` runs for each member of that list; with
+several of them, for the cross product.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,91 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
+from snapimpute import L1, ComposedL1, LogSum, LowRank, Nuclear, Observations, Ridge
 from snapimpute.datasets import Dataset, DatasetUnavailable, movielens_100k
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 
 # Compilation and busy machines make single examples slow; a time limit for each test is in pyproject.toml.
 settings.register_profile("snapimpute", deadline=None)
 settings.load_profile("snapimpute")
 
 ROOT = Path(__file__).resolve().parents[1]
+
+SPECTRAL = [
+    Nuclear(1.5),
+    LogSum(lam=2.0, theta=2.0),  # λ < θ²: the prox is continuous
+    LogSum(lam=2.25, theta=1.5),  # λ = θ²
+    LogSum(lam=6.0, theta=0.5),  # λ > θ²: the prox jumps
+]
+
+DISCRETE = [
+    L1("1:5", xi=0.05),
+    L1("1:5", xi=0.8, weights=[0.3, 0.0, 2.5, 1.0, 1.2]),
+    L1([-3.0, 0.25, 0.5, 7.0], xi=0.3),
+    L1("-1,1", xi=0.2),
+    L1([2.5], xi=0.4),
+    L1([0.1 * k * k - 5 for k in range(20)], xi=0.07),
+    ComposedL1("1:5", xi=0.05),
+    Ridge(center=2.0, xi=0.3),
+]
+
+
+class Toy(NamedTuple):
+    """Observations small enough for dense formulas, with or without offsets."""
+
+    name: str
+    observations: Observations
+    offsets: LowRank | None = None
+
+
+def _toy(name: str, shape: tuple[int, int], share: float, symbols: list[float], **options: Any) -> Toy:
+    rng = np.random.default_rng(len(name))
+    dense = np.where(rng.random(shape) < share, rng.choice(symbols, shape), np.nan)
+    dense[options.get("empty_rows", []), :] = np.nan
+    dense[:, options.get("empty_cols", [])] = np.nan
+    dense[-1, -1] = symbols[0]  # at least one entry
+    dense += options.get("noise", 0.0) * rng.standard_normal(shape)
+    biases = None
+    if options.get("biased"):
+        left, right = np.ones((shape[0], 2)), np.ones((shape[1], 2))
+        left[:, 0], right[:, 1] = rng.standard_normal(shape[0]), rng.standard_normal(shape[1])
+        biases = LowRank(left, np.array([1.0, 0.7]), right)
+    return Toy(name, Observations.from_dense(dense), biases)
+
+
+TOYS = [
+    _toy("tall ratings", (9, 6), 0.5, [1, 2, 3, 4, 5]),
+    _toy("wide ratings with biases", (7, 12), 0.4, [1, 2, 3, 4, 5], biased=True),
+    _toy("votes, noisy", (8, 8), 0.6, [-1, 1], noise=0.1),
+    _toy("genotypes, stored zeros, empty lanes", (6, 5), 0.7, [0, 1, 2], empty_rows=[0, 3], empty_cols=[2]),
+    _toy("one row", (1, 7), 0.5, [0, 1]),
+    _toy("one column with biases", (5, 1), 0.5, [1, 2, 3], biased=True),
+    _toy("one cell", (1, 1), 1.0, [3]),
+]
+
+
+@pytest.fixture(scope="session", params=SPECTRAL, ids=repr)
+def spectral(request: pytest.FixtureRequest) -> SpectralPenalty:
+    """Each spectral penalty of the list."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=DISCRETE, ids=repr)
+def discrete(request: pytest.FixtureRequest) -> DiscretePenalty:
+    """Each discrete penalty of the list, the ridge control included."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=TOYS, ids=lambda toy: toy.name)
+def toy(request: pytest.FixtureRequest) -> Toy:
+    """Each toy problem of the list."""
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -13,16 +13,20 @@ from snapimpute.solvers import Result, solve
 
 if TYPE_CHECKING:
     from snapimpute import datasets
+    from snapimpute.estimator import SnapImputer, complete
 
 __version__ = "0.1.0"
 
 _LAZY_MODULES = ("baselines", "datasets", "metrics")
+_LAZY_NAMES = {"SnapImputer": "estimator", "complete": "estimator"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a heavier part when it is first used."""
     if name in _LAZY_MODULES:
         return import_module(f"snapimpute.{name}")
+    if name in _LAZY_NAMES:
+        return getattr(import_module(f"snapimpute.{_LAZY_NAMES[name]}"), name)
     raise AttributeError(f"module 'snapimpute' has no attribute {name!r}")
 
 
@@ -41,6 +45,8 @@ __all__ = [
     "Problem",
     "Result",
     "Ridge",
+    "SnapImputer",
+    "complete",
     "datasets",
     "solve",
     "solvers",

@@ -74,8 +74,10 @@ class Problem:
         _check_kind("spectral", self.spectral, SpectralPenalty)
         if self.discrete is not None:
             _check_kind("discrete", self.discrete, DiscretePenalty)
-        if self.offsets is not None and self.offsets.shape != self.shape:
-            raise ValueError(f"offsets have shape {self.offsets.shape}, the observations {self.shape}")
+        if self.offsets is not None:
+            _check_kind("offsets", self.offsets, LowRank)
+            if self.offsets.shape != self.shape:
+                raise ValueError(f"offsets have shape {self.offsets.shape}, the observations {self.shape}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -122,6 +124,8 @@ class Problem:
         objective : {"E", "P"}
             Whether the discrete term is its envelope or itself.
         """
+        if objective not in ("E", "P"):
+            raise ValueError(f'objective must be "E" or "P", got {objective!r}')
         observed = self.at_observed(x) if x_observed is None else x_observed
         fit = 0.5 * float(np.sum((observed - self.targets) ** 2))
         return Terms(fit, self.spectral.value(x.s), self._discrete_term(x, observed, objective))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -105,13 +105,14 @@ def choose(
     >>> choice.best.score < 0.1
     True
     """
+    _check_metric(metric)
     kept, held = observations.split(share, random_state=random_state)
-    lams = lam_grid(kept, recipe) if isinstance(lam, str) else sorted(np.atleast_1d(lam), reverse=True)
-    xis = _xi_grid(recipe) if isinstance(xi, str) else np.atleast_1d(xi)
+    lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, recipe)), reverse=True)
+    xis = _grid("xi", xi, lambda: _xi_grid(recipe))
     fit = _Fit(kept, recipe, solver or APG(), max_iter, tol, max_rank, random_state)
     tried: list[Candidate] = []
     for one in xis:
-        for candidate in _path(fit, held, lams, float(one), metric):
+        for candidate in _path(fit, held, lams, one, metric):
             tried.append(candidate)
             if progress is not None:
                 progress(candidate)
@@ -131,7 +132,7 @@ class _Fit:
     random_state: int
 
     def __call__(self, lam: float, xi: float, before: Result | None) -> Result:
-        return solve(
+        result = solve(
             self.recipe.problem(self.observations, lam, xi),
             self.solver,
             x0=None if before is None else before.x,
@@ -141,15 +142,18 @@ class _Fit:
             evaluate_every=self.max_iter,
             random_state=self.random_state,
         )
+        if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
+            raise KeyboardInterrupt(result.status.message)
+        return result
 
 
 def _path(fit: _Fit, held: Observations, lams: Iterable[float], xi: float, metric: Metric) -> Iterable[Candidate]:
     best, since, result = np.inf, 0, None
     for lam in lams:
-        result = fit(float(lam), xi, result)
+        result = fit(lam, xi, result)
         estimate = result.entries(held.rows, held.cols)
         score = held_out_score(metric, held.values, estimate, fit.recipe.alphabet)
-        yield Candidate(float(lam), xi, score, result.x.rank, result.n_iter)
+        yield Candidate(lam, xi, score, result.x.rank, result.n_iter)
         since = 0 if score < best else since + 1
         best = min(best, score)
         if since >= PATIENCE:
@@ -158,11 +162,15 @@ def _path(fit: _Fit, held: Observations, lams: Iterable[float], xi: float, metri
 
 def held_out_score(metric: Metric, truth: Array, estimate: Array, alphabet: Alphabet) -> float:
     """Score of an estimate before snapping; lower is better."""
+    _check_metric(metric)
     if metric == "rmse":
         return metrics.rmse(truth, estimate)
-    if metric == "error":
-        return 1.0 - metrics.exact_match(truth, alphabet.snap(estimate))
-    raise ValueError(f'metric must be "error" or "rmse", got {metric!r}')
+    return 1.0 - metrics.exact_match(truth, alphabet.snap(estimate))
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in get_args(Metric):
+        raise ValueError(f'metric must be "error" or "rmse", got {metric!r}')
 
 
 def largest_lam(observations: Observations, recipe: Recipe) -> float:
@@ -181,7 +189,16 @@ def lam_grid(observations: Observations, recipe: Recipe) -> list[float]:
         return [0.0]
     thresholds = largest_lam(observations, recipe) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
     # The grid is one of thresholds; for LSP with θ = √λ the threshold is √λ.
-    return list(thresholds**2 if recipe.spectral == "lsp" else thresholds)
+    grid: list[float] = (thresholds**2 if recipe.spectral == "lsp" else thresholds).tolist()
+    return grid
+
+
+def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], list[float]]) -> list[float]:
+    if isinstance(given, str) and given == "auto":
+        return auto()
+    if isinstance(given, str) or np.size(given) == 0:
+        raise ValueError(f'{name} must be a number, a list of numbers or "auto", got {given!r}')
+    return [float(one) for one in np.atleast_1d(given)]
 
 
 def _xi_grid(recipe: Recipe) -> list[float]:

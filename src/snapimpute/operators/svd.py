@@ -3,14 +3,22 @@
 A block Krylov method with a warm start. It keeps orthonormal bases Q (left) and
 V (right) with AᵀQ = VB, so that the Ritz triplets (u, σ, v) from the SVD of the
 small B satisfy Aᵀu = σv to rounding; one more product measures r = Av − σu, and
-the r that are not yet small extend Q. With E = Σ r vᵀ over the triplets kept, these are exact triplets
-of A − E: the result is the exact answer for a matrix at distance ‖E‖_F, the
-`residual` that is returned (a backward error). For a thresholded SVD, nearby
-triplets below the threshold count too, by how much they might exceed it.
+the r that are not yet small extend Q. With E = Σ r vᵀ over the triplets kept,
+these are exact triplets of A − E: the result is the exact answer for a matrix
+at distance ‖E‖_F, the `residual` that is returned (a backward error). For a
+thresholded SVD, nearby triplets below the threshold count too, by how much they
+might exceed it.
+
+No residual tells of a triplet that the bases have not met. Against that, a
+random start goes on until a value a tenth above the threshold would have shown,
+and always has more vectors than triplets were found, as a value that is repeated
+p times needs p of them. A warm start is trusted: its guards have been through
+the same iterations before, and two fresh random vectors join them each time.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +35,9 @@ FRESH = 2
 
 MAX_BLOCKS = 6
 """The basis restarts from its best vectors when it holds that many times the triplets sought."""
+
+MARGIN = 1.1
+"""A random start goes on until it would have met any value that many times the threshold."""
 
 WHOLE_SHARE = 0.25
 """From this share of the smaller side on, a basis is so large that the whole space is cheaper."""
@@ -56,23 +67,23 @@ def partial_svd(
     operator: MatrixOperator,
     k: int,
     *,
-    above: float = 0.0,
+    above: float | None = None,
     warm_start: Array | None = None,
     tol: float = 1e-8,
     max_rank: int | None = None,
     max_passes: int = 60,
     rng: np.random.Generator | None = None,
 ) -> PartialSVD:
-    """Leading singular triplets: at least ``k``, and all above a threshold.
+    """Leading singular triplets: ``k`` of them, or all above a threshold.
 
     Parameters
     ----------
     operator : MatrixOperator
         Seen only through `matmat` and `rmatmat`.
     k : int
-        Triplets wanted in any case; with ``above`` a guess, which may be 0.
-    above : float
-        If positive, all triplets with a singular value above it are returned
+        Triplets wanted; with ``above`` a first guess of their number, which may be 0.
+    above : float, optional
+        If given, all triplets with a singular value above it are returned
         instead, however many there are.
     warm_start : array n×p, optional
         Right vectors near those sought, for instance `PartialSVD.subspace`.
@@ -81,7 +92,7 @@ def partial_svd(
     max_rank : int, optional
         Return at most that many triplets.
     max_passes : int
-        Stop then, whatever the residual; it is returned.
+        Stop then, whatever the residual; it is returned. The least is 3.
     rng : numpy.random.Generator, optional
         For the random part of the starting block.
 
@@ -91,39 +102,53 @@ def partial_svd(
     >>> partial_svd(X, 1, above=2.0).x.s
     array([5., 3.])
     """
+    _check_arguments(operator, k, warm_start, max_rank)
     side = min(operator.shape)
     limit = side if max_rank is None else min(max_rank, side)
     rng = np.random.default_rng(0) if rng is None else rng
     search = _Search(operator, above, min(k, limit), limit)
-    if search.whole_is_cheaper(min(max(k, 0) + GUARD, side)):
+    if search.whole_is_cheaper(min(search.k + GUARD, side)):
         return search.whole_space()
     search.start(warm_start, rng)
     while True:
         wanted = search.wanted()
-        if search.too_small(wanted):
+        if search.too_small(wanted) and search.passes + 3 <= max_passes:
             if search.whole_is_cheaper(2 * search.size):
                 return search.whole_space()
-            search.grow(rng)
+            search.grow(wanted, rng)
             continue
         residuals = search.measure(wanted)
         error = search.error(residuals)
-        if error <= tol or search.passes >= max_passes or search.size >= side:
+        if error <= tol and search.deep_enough(residuals):
+            return search.result(error)
+        if search.passes + 2 > max_passes or search.size >= side:
             return search.result(error)
         if search.whole_is_cheaper(search.size + int((residuals > 0).sum())):
             return search.whole_space()
-        search.extend(tol)
+        search.extend(residuals, 0.1 * tol if error > tol else 0.0)
+
+
+def _check_arguments(operator: MatrixOperator, k: int, warm_start: Array | None, max_rank: int | None) -> None:
+    if k < 0:
+        raise ValueError(f"k must be at least 0, got {k}")
+    if max_rank is not None and max_rank < 0:
+        raise ValueError(f"max_rank must be at least 0 or None, got {max_rank}")
+    n = operator.shape[1]
+    if warm_start is not None and (warm_start.ndim != 2 or warm_start.shape[0] != n):
+        raise ValueError(f"warm_start must have the {n} rows of a right vector, got shape {warm_start.shape}")
 
 
 class _Search:
     """The bases of one call of `partial_svd`: AᵀQ = VB, and the Ritz triplets in them."""
 
-    def __init__(self, operator: MatrixOperator, above: float, k: int, limit: int) -> None:
+    def __init__(self, operator: MatrixOperator, above: float | None, k: int, limit: int) -> None:
         self.A = operator
         self.above = above
         self.k = k
         self.limit = limit
         self.side = min(operator.shape)
         self.passes = 0
+        self.rounds = 0
 
     # ------------------------------------------------------------ the bases
     @property
@@ -137,19 +162,22 @@ class _Search:
         missing = min(self.k + GUARD, self.side) - warm.shape[1]
         fresh = rng.standard_normal((n, min(max(missing, FRESH), self.side - warm.shape[1])))
         self.Q, self.V, self.B = np.zeros((m, 0)), np.zeros((n, 0)), np.zeros((0, 0))
+        self.width, self.trusted = warm.shape[1] + fresh.shape[1], warm.shape[1] > 0
         self._append(self._matmat(orthonormal(np.hstack([warm, fresh]))[0]))
 
-    def grow(self, rng: np.random.Generator) -> None:
-        """Double the basis with random directions: the threshold has not been reached."""
-        count = min(max(self.size, GUARD), self.side - self.size)
+    def grow(self, wanted: int, rng: np.random.Generator) -> None:
+        """Add random directions; as many again where the threshold has not been reached."""
+        count = self.size if wanted + GUARD // 2 > self.size else max(GUARD, self.width // 2)
+        count = min(count, self.side - self.size)
+        self.width, self.rounds = self.width + count, 0
         self._append(self._matmat(rng.standard_normal((self.A.shape[1], count))))
 
-    def extend(self, tol: float) -> None:
-        """Add the residuals that are not yet small to the basis."""
-        norms = np.linalg.norm(self.R, axis=0)
-        open_ones = norms > 0.1 * tol / np.sqrt(norms.size)
-        if self.size > MAX_BLOCKS * norms.size:
-            self._restart(2 * norms.size)
+    def extend(self, residuals: Array, small: float) -> None:
+        """Add the residuals that are not small, taken together, to the basis."""
+        open_ones = residuals > small / math.sqrt(residuals.size)
+        if self.size > MAX_BLOCKS * residuals.size:
+            self._restart(2 * residuals.size)
+        self.rounds += 1
         self._append(self.R[:, open_ones][:, : self.side - self.size])
 
     def _append(self, block: Array) -> None:
@@ -173,16 +201,17 @@ class _Search:
     # ------------------------------------------------------------ what is wanted of them
     def wanted(self) -> int:
         """Number of leading Ritz triplets asked for."""
-        count = int((self.s > self.above).sum()) if self.above > 0 else self.k
+        count = self.k if self.above is None else int((self.s > self.above).sum())
         return min(count, self.limit)
 
     def too_small(self, wanted: int) -> bool:
-        """Whether hardly any Ritz value stands below those wanted, so that more may follow."""
-        return self.size < self.side and self.size < wanted + min(GUARD // 2, self.limit)
+        """Whether there are hardly more vectors than triplets wanted, so that more may follow."""
+        breadth = self.size if self.trusted else self.width
+        return self.size < self.side and breadth < wanted + min(GUARD // 2, self.limit)
 
     def measure(self, wanted: int) -> Array:
         """Norms of Av − σu for the wanted triplets and their guards."""
-        count = min(wanted + GUARD, self.size)
+        count = min(wanted + GUARD if self.trusted else max(wanted + GUARD, self.width), self.size)
         self.kept = wanted
         self.left, self.right = self.ritz(count)
         self.R = self._matmat(self.right) - self.left * self.s[:count]
@@ -192,16 +221,34 @@ class _Search:
     def error(self, residuals: Array) -> float:
         """‖E‖_F over the triplets kept, and by how much a guard might exceed the threshold."""
         parts = residuals[: self.kept]
-        if self.above > 0 and self.kept < self.limit:
+        if self.above is not None and self.kept < self.limit:
+            if residuals.size == self.kept and self.size < self.side:
+                return math.inf  # no guard: nothing is known of what follows
             guards = self.s[self.kept : residuals.size] + residuals[self.kept :] - self.above
             parts = np.concatenate([parts, np.maximum(guards, 0.0)])
         return float(np.linalg.norm(parts))
+
+    def deep_enough(self, residuals: Array) -> bool:
+        """Whether a random start would by now have met any value a tenth above the threshold.
+
+        A random vector holds about 1/√n of a singular vector. After j rounds
+        the basis holds p(AᵀA) times the start for all polynomials p of degree
+        j + 1, among them the Chebyshev polynomial, which enlarges that of σ
+        against all those up to s by cosh((j + 1) arcosh(2 (σ/s)² − 1)).
+        """
+        if self.above is None or self.trusted or residuals.size == self.kept:
+            return True
+        rest, sought = float(self.s[self.kept]), MARGIN * self.above
+        if residuals.max() <= 1e-12 * self.s[0] or rest <= 1e-12 * sought:
+            return True  # the bases hold all that the start leads to
+        gain = math.acosh(max(2 * (sought / rest) ** 2 - 1, 1.0))
+        return (self.rounds + 1) * gain >= math.acosh(math.sqrt(self.A.shape[1]))
 
     def result(self, error: float) -> PartialSVD:
         """What was measured last."""
         keep = self.kept
         x = LowRank(self.left[:, :keep].copy(), self.s[:keep].copy(), self.right[:, :keep].copy())
-        return PartialSVD(x, self.right, error, self.passes)
+        return PartialSVD(x, self.right[:, : keep + GUARD], error, self.passes)
 
     # ------------------------------------------------------------ the whole space
     def whole_is_cheaper(self, size: int) -> bool:
@@ -213,7 +260,7 @@ class _Search:
         """A basis of the whole smaller side needs no iteration: one product and a full SVD."""
         m, n = self.A.shape
         tall = self._matmat(np.eye(n)) if n <= m else self._rmatmat(np.eye(m))
-        left, self.s, right = _full_svd(tall, self.above)
+        left, self.s, right = _full_svd(tall, self.above or 0.0)
         self.kept = self.wanted()
         count = min(self.kept + GUARD, self.s.size)
         left, right = left[:, :count], right[:, :count]
@@ -252,7 +299,7 @@ def orthonormal(block: Array) -> tuple[Array, Array]:
             L = np.linalg.cholesky(gram)
         except np.linalg.LinAlgError:
             return _householder(block)
-        if np.diag(L).min() < 1e-5:
+        if np.diag(L).min(initial=1.0) < 1e-5:
             return _householder(block)
         Q = Q @ np.linalg.inv(L).T
         R = L.T @ (scale[:, None] * R)
@@ -269,6 +316,10 @@ def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
     inside = basis.T @ block
     Q, R = orthonormal(block - basis @ inside)
     again = basis.T @ Q  # what rounding left inside matters where the block almost lies there
+    if np.linalg.norm(again) > 0.5:
+        # Some column does lie there. Householder's Q is orthogonal whatever the columns are.
+        Q = np.linalg.qr(np.hstack([basis, block])).Q[:, basis.shape[1] :]
+        return Q, np.vstack([inside, Q.T @ block])
     Q, correction = orthonormal(Q - basis @ again)
     return Q, np.vstack([inside + again @ R, correction @ R])
 
@@ -280,7 +331,7 @@ def _full_svd(tall: Array, above: float) -> tuple[Array, Array, Array]:
     about 1e-16 (σ₁/σ)² does no harm to the triplets wanted.
     """
     largest = np.sqrt(np.linalg.norm(tall, 1) * np.linalg.norm(tall, np.inf))  # ≥ σ₁
-    if above < 1e-3 * largest:
+    if above <= 1e-3 * largest:
         U, s, Vt = np.linalg.svd(tall, full_matrices=False)
         return U, s, np.ascontiguousarray(Vt.T)
     squares, vectors = np.linalg.eigh(tall.T @ tall)

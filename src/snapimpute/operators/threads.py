@@ -34,7 +34,7 @@ def thread_count() -> int:
     if asked is None:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
-    if not asked.isdigit() or int(asked) < 1:
+    if not asked.isdecimal() or int(asked) < 1:
         raise ValueError(f"SNAPIMPUTE_NUM_THREADS must be a whole number, at least 1, got {asked!r}")
     return int(asked)
 
@@ -58,12 +58,42 @@ def run_parts(work: Callable[[int, int], T], parts: Sequence[Part], operations: 
 
 @contextmanager
 def single_threaded_blas(when: bool = True) -> Iterator[None]:
-    """Hold BLAS to one thread inside the block."""
+    """Hold BLAS to one thread inside the block.
+
+    The setting belongs to the whole process, so that blocks in several threads
+    share it: the first to come sets it, the last to leave sets it back.
+    """
     if not when:
         yield
         return
-    with _blas().limit(limits=1, user_api="blas"):
+    _hold.enter()
+    try:
         yield
+    finally:
+        _hold.leave()
+
+
+class _Hold:
+    """Counts the blocks that hold BLAS to one thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.blocks = 0
+
+    def enter(self) -> None:
+        with self.lock:
+            if self.blocks == 0:
+                self.limits = _blas().limit(limits=1, user_api="blas")
+            self.blocks += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.blocks -= 1
+            if self.blocks == 0:
+                self.limits.restore_original_limits()
+
+
+_hold = _Hold()
 
 
 @cache

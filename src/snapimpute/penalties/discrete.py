@@ -52,8 +52,8 @@ class DiscretePenalty(ABC):
         return self._apply("envelope", x, step)
 
     def _apply(self, kind: Kind, x: ArrayLike, step: float) -> Array:
-        if not step > 0:
-            raise ValueError(f"step must be positive, got {step}")
+        if not 0 < step < np.inf:
+            raise ValueError(f"step must be a finite number above 0, got {step}")
         out = np.array(x, dtype=np.float64, order="C")
         self.compiled(kind, step)(out.reshape(-1))
         return out

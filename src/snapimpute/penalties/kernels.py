@@ -1,7 +1,8 @@
 """Compiled maps of one real variable, applied in place to a flat array.
 
 Each runs over blocks that stay in the first-level cache, one symbol at a time,
-so that the innermost loop has no branch and uses the vector unit.
+so that the innermost loop has no branch and uses the vector unit. Comparisons
+are written such that NaN stays NaN: a run that diverges must not go unnoticed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def l1_prox(x: Array, symbols: Array, pulls: Array) -> None:
             for i in range(block.size):
                 u = block[i]
                 low = u - drop
-                low = low if low > a else a
-                block[i] = u if u < low else low
+                low = a if low < a else low
+                block[i] = low if low < u else u
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -41,8 +42,8 @@ def composed_l1_prox(x: Array, symbols: Array, pull: float) -> None:
             for i in range(block.size):
                 d = block[i] - a
                 up, down = d - pull, d + pull
-                up = up if up > 0 else 0.0
-                down = down if down < 0 else 0.0
+                up = 0.0 if up < 0 else up
+                down = 0.0 if down > 0 else down
                 block[i] = a + up + down
 
 

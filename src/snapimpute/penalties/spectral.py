@@ -97,26 +97,29 @@ class LogSum(SpectralPenalty):
     def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
         """Global minimiser: the larger stationary point above the threshold, 0 up to it."""
         s = np.asarray(s, dtype=np.float64)
-        above = s > self.threshold(step)
-        return np.where(above, self._stationary(s, step * self.lam), 0.0)
+        return np.where(s <= self.threshold(step), 0.0, self._stationary(s, step * self.lam))
 
     def threshold(self, step: float = 1.0) -> float:
         """step·λ/θ while step·λ ≤ θ²; beyond, where the stationary point is as good as 0."""
         pull, theta = _check_positive("step", step) * self.lam, self.theta
-        if pull <= theta**2:
+        if pull <= theta**2 * (1 + 2e-7):  # so near the limit the two cases differ by 1e-14 of the value
             return pull / theta
 
-        def gain(s: float) -> float:
-            t = float(self._stationary(np.array(s), pull))
-            return pull * math.log1p(t / theta) + 0.5 * (t - s) ** 2 - 0.5 * s**2
+        def excess(t: float) -> float:
+            """Objective of t less that of 0, for the s that has t as its stationary point."""
+            return pull * (math.log1p(t / theta) - t / (t + theta)) - 0.5 * t * t
 
-        low, high = 2 * math.sqrt(pull) - theta, pull / theta
-        return float(brentq(gain, low, high, xtol=1e-14 * high, rtol=8.9e-16))
+        low, high = math.sqrt(pull) - theta, pull / theta - theta
+        t = float(brentq(excess, low, high, xtol=1e-15 * low, rtol=8.9e-16))
+        return t + pull / (t + theta)
 
     def _stationary(self, s: Array, pull: float) -> Array:
-        """Larger root of t + pull/(t + θ) = s."""
-        root = np.sqrt(np.maximum((s + self.theta) ** 2 - 4 * pull, 0.0))
-        return np.maximum(0.5 * (s - self.theta + root), 0.0)
+        """Larger root of t + pull/(t + θ) = s, that is of t² − (s − θ) t − (sθ − pull) = 0."""
+        half, product = 0.5 * (s - self.theta), s * self.theta - pull
+        root = np.sqrt(np.maximum(half**2 + product, 0.0))
+        # Where half < 0 the sum half + root would cancel; the product of the two roots gives the other form.
+        below = half < 0
+        return np.maximum(np.where(below, product / np.where(below, root - half, 1.0), half + root), 0.0)
 
 
 def _check_positive(name: str, value: float, *, zero: bool = False) -> float:
