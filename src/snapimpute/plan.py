@@ -1,0 +1,99 @@
+"""Settling what is open in a model, the centre and the strengths λ and ξ, before it is fitted to everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
+
+from snapimpute.alphabet import Alphabet
+from snapimpute.observations import Observations
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.recipe import Center, Recipe
+from snapimpute.tuning import Choice, choose, lam_grid
+
+Strength = float | Literal["auto"]
+
+MIN_OBSERVED = 10
+"""With fewer observed cells nothing is held out and nothing is tuned."""
+
+UNTUNED_LAM = 8
+"""Place in the grid of the λ that is taken then, about a fiftieth of the largest that matters."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A recipe with its strengths, and what was tried to find them (None if nothing had to be)."""
+
+    recipe: Recipe
+    lam: float
+    xi: float
+    choice: Choice | None = None
+
+
+def settle(
+    observations: Observations,
+    alphabet: Alphabet,
+    *,
+    spectral: str | SpectralPenalty = "nuclear",
+    discrete: str | DiscretePenalty | None = "l1",
+    lam: Strength = "auto",
+    xi: Strength = "auto",
+    center: Center | Literal["auto"] = "auto",
+    **limits: Any,
+) -> Plan:
+    """Choose whatever is "auto" on held-out observed cells; see `SnapImputer` for the rules.
+
+    Parameters
+    ----------
+    observations : Observations
+    alphabet : Alphabet
+    spectral, discrete, lam, xi, center
+        As in `SnapImputer`.
+    **limits
+        max_iter, tol, max_rank, random_state and progress, as in `choose`.
+
+    Examples
+    --------
+    >>> observations = Observations.from_dense([[1, 2, 1], [1, None, 1]])
+    >>> plan = settle(observations, Alphabet.of("1,2"), lam=1.0)
+    >>> plan.recipe.center, plan.lam, plan.xi  # too few cells to hold some out
+    ('mean', 1.0, 0.0)
+    """
+    centers: tuple[Center, ...] = ("mean", "biases") if center == "auto" else (center,)
+    recipes = [Recipe(alphabet, spectral, discrete, one) for one in centers]
+    lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
+    xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
+    if len(recipes) == 1 and lam != "auto" and xi != "auto":
+        return Plan(recipes[0], lam, xi)
+    if len(observations) < MIN_OBSERVED or min(observations.shape) == 1:
+        untuned = lam_grid(observations, recipes[0])[UNTUNED_LAM] if lam == "auto" else lam
+        return Plan(recipes[0], untuned, 0.0 if xi == "auto" else xi)
+    return _tuned(observations, recipes, lam, xi, limits)
+
+
+def _tuned(
+    observations: Observations, recipes: Sequence[Recipe], lam: Strength, xi: Strength, limits: Mapping[str, Any]
+) -> Plan:
+    """Choose a recipe first, with ξ = 0 while ξ is open, which is much faster; then the strengths that are open."""
+    recipe = recipes[0]
+    if len(recipes) > 1:
+        plain = 0.0 if xi == "auto" else xi
+        choices = [choose(observations, one, lam=lam, xi=plain, **limits) for one in recipes]
+        best = min(range(len(recipes)), key=lambda i: choices[i].best.score)
+        recipe, choice = recipes[best], choices[best]
+    if len(recipes) == 1 or xi == "auto":
+        choice = choose(observations, recipe, lam=lam, xi=xi, **limits)
+    return Plan(recipe, choice.lam, choice.xi, choice)
+
+
+def _check_strength(name: str, value: object, is_open: bool, penalty: str) -> Strength:
+    """The number given, "auto" where it is to be chosen, 0 where the penalty has no use for it."""
+    if isinstance(value, str) and value == "auto":
+        return "auto" if is_open else 0.0
+    if not isinstance(value, Real):
+        raise ValueError(f'{name} must be a number or "auto", got {value!r}')
+    if not is_open:
+        raise ValueError(f'{name}={value} has no use with {penalty}: leave {name}="auto"')
+    return float(value)

@@ -1,0 +1,90 @@
+"""The optimum that the solvers reach on convex problems is the one a modelling tool finds."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import snapimpute as si
+from snapimpute.solvers import APG, Result, SoftImpute
+
+cp = pytest.importorskip("cvxpy", reason="the modelling tool is an optional dependency")
+
+CASES = [((12, 10), 2), ((12, 10), 5), ((8, 6), 3)]  # shape, symbols
+ALPHABETS = {2: "-1,1", 3: "0,1,2", 5: "1:5"}
+WEIGHTS = {2: [0.4, 1.6], 3: [0.3, 2.0, 0.7], 5: [0.2, 0.5, 1.3, 2.0, 1.0]}
+VARIANTS = ["plain", "discrete", "weighted", "offsets", "weighted-offsets"]
+SOLVERS = {"apg": APG(), "soft-impute": SoftImpute()}
+
+
+@cache
+def toy(shape: tuple[int, int], symbols: int, variant: str) -> si.Problem:
+    """A small problem on an alphabet, with what the variant names."""
+    data = si.datasets.low_rank_alphabet(shape, 2, ALPHABETS[symbols], observed=0.55, random_state=2)
+    discrete: Any = None
+    if "discrete" in variant:
+        discrete = si.L1(ALPHABETS[symbols], xi=0.12)
+    elif "weighted" in variant:
+        discrete = si.L1(ALPHABETS[symbols], xi=0.12, weights=WEIGHTS[symbols])
+    rng = np.random.default_rng(4)
+    biases = si.LowRank(rng.normal(size=(shape[0], 2)), np.array([0.8, 0.3]), rng.normal(size=(shape[1], 2)))
+    return si.Problem(data.observations, si.Nuclear(1.0), discrete, biases if "offsets" in variant else None)
+
+
+@cache
+def modelled_optimum(shape: tuple[int, int], symbols: int, variant: str) -> float:
+    """The least (E): the envelope is a minimum over U, so U joins the variables."""
+    problem = toy(shape, symbols, variant)
+    mask, data = np.zeros(shape), np.zeros(shape)
+    mask[problem.observations.rows, problem.observations.cols] = 1
+    data[problem.observations.rows, problem.observations.cols] = problem.observations.values
+    offsets = np.zeros(shape) if problem.offsets is None else problem.offsets.to_dense()
+    X, U = cp.Variable(shape), cp.Variable(shape)
+    cost = 0.5 * cp.sum_squares(cp.multiply(mask, X + offsets - data)) + problem.spectral.lam * cp.normNuc(X)
+    if isinstance(problem.discrete, si.L1):
+        for a, w in zip(problem.discrete.alphabet, problem.discrete.weights, strict=True):
+            cost += problem.discrete.xi * w * cp.sum(cp.abs(cp.multiply(1 - mask, U - a)))
+        cost += 0.5 * cp.sum_squares(cp.multiply(1 - mask, U - X - offsets))
+    model = cp.Problem(cp.Minimize(cost))
+    model.solve(solver=cp.CLARABEL)
+    assert model.status == "optimal"
+    return float(model.value)
+
+
+@cache
+def solved(shape: tuple[int, int], symbols: int, variant: str, solver: str) -> Result:
+    return si.solve(
+        toy(shape, symbols, variant), SOLVERS[solver], max_iter=3000, tol=1e-8, evaluate_every=3000, random_state=1
+    )
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("shape", "symbols"), CASES)
+def test_optimum_is_that_of_the_modelling_tool(shape, symbols, variant, solver):
+    """The objective (E) at the solver's answer is the least one, with and without discreteness, weights, offsets."""
+    result = solved(shape, symbols, variant, solver)
+    assert result.status.converged
+    assert result.objective == pytest.approx(modelled_optimum(shape, symbols, variant), rel=1e-6)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("shape", "symbols"), CASES)
+def test_solvers_agree(shape, symbols, variant):
+    """Plain and accelerated steps end at the same value and nearly the same matrix."""
+    first, other = (solved(shape, symbols, variant, solver) for solver in SOLVERS)
+    assert other.objective == pytest.approx(first.objective, rel=1e-7)
+    assert np.linalg.norm(other.x.to_dense() - first.x.to_dense()) < 1e-3
+
+
+@pytest.mark.parametrize("variant", ["discrete", "weighted-offsets"])
+def test_the_envelope_is_not_the_penalty_itself(variant):
+    """(E) lies strictly below (P) at the answer, so that the tests above are about (E) and not about (P)."""
+    result = solved((12, 10), 5, variant, "apg")
+    problem = toy((12, 10), 5, variant)
+    assert result.objective_name == "E"
+    assert result.objective == pytest.approx(problem.objective(result.x, "E"), rel=1e-12)
+    assert result.objective < problem.objective(result.x, "P") * (1 - 1e-4)
