@@ -291,6 +291,16 @@ def test_max_rank_does_not_make_the_whole_space_cheaper(monkeypatch):
     assert widest <= 2 + svd.GUARD
 
 
+def test_search_that_has_filled_the_smaller_side_ends_there(krylov):
+    """Rounding may lead a basis as large as the smaller side astray; the answer then comes from one more product."""
+    matrix = SPECTRA["random"]
+    values = np.linalg.svd(matrix, compute_uv=False)
+    found = partial_svd(Dense(matrix), 0, above=(values[1] + values[2]) / 2, tol=1e-11, max_passes=1000)
+    check_triplets(matrix, found, 2)
+    assert found.residual <= 1e-11
+    assert found.passes <= 20
+
+
 @pytest.mark.parametrize("max_passes", [1, 3, 4, 6, 11])
 @pytest.mark.parametrize("above", [None, 5.0, 1e-3])
 def test_passes_stay_within_their_limit(max_passes, above, krylov):
@@ -334,6 +344,9 @@ def test_subspace_begins_with_the_triplets_and_adds_guards(path):
     found = partial_svd(Dense(SPECTRA["random"]), 5, tol=1e-10, max_passes=300)
     assert_array_equal(found.subspace[:, :5], found.x.V)
     assert 5 < found.subspace.shape[1] <= 5 + svd.GUARD
+    found = partial_svd(Dense(SPECTRA["low rank plus noise"]), 30, above=50.0)  # of a guess that was too high
+    assert found.x.rank == 6
+    assert found.subspace.shape[1] <= 6 + svd.GUARD
 
 
 def test_same_seed_gives_the_same_bits(krylov):
@@ -411,6 +424,7 @@ def awkward_blocks() -> dict[str, np.ndarray]:
         "random": block,
         "badly scaled": block * 10.0 ** np.array([-150, -20, 0, 5, 60, 120]),
         "nearly dependent": nearly,
+        "dependent to half the digits": np.repeat(block[:, :1], 6, axis=1) + 1e-7 * block,
         "exactly dependent": np.repeat(block[:, :2], 3, axis=1),
         "zero column": zero_column,
         "zero": np.zeros((40, 6)),

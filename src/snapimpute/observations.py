@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -13,11 +11,23 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.alphabet import AlphabetLike
+from snapimpute.checks import (
+    MAX_SIDE,
+    Labels,
+    as_float,
+    as_index,
+    canonical_order,
+    check_labels,
+    check_positions,
+    check_range,
+    check_shape,
+    frozen,
+    on_symbols,
+    refuse,
+)
 
 Index = NDArray[np.int32]
-Labels = Sequence[Any] | NDArray[Any]
-MAX_SIDE = np.iinfo(np.int32).max
 
 
 class Compressed(NamedTuple):
@@ -91,7 +101,7 @@ class Observations:
         ValueError
             Naming the first offending cell, in the order given, and how many there are.
         """
-        r, c, v = _as_index(rows, "rows"), _as_index(cols, "cols"), _as_float(values)
+        r, c, v = as_index(rows, "rows"), as_index(cols, "cols"), as_float(values)
         if not r.size == c.size == v.size:
             raise ValueError(
                 f"rows, cols and values must be equally long, got {r.size}, {c.size} and {v.size} entries"
@@ -100,20 +110,20 @@ class Observations:
             raise ValueError("no observed entry: a matrix without any known value cannot be completed")
         if shape is None:
             shape = (max(int(r.max()), 0) + 1, max(int(c.max()), 0) + 1)
-        shape = _check_shape(shape)
-        _check_range(r, shape[0], "row", r, c)
-        _check_range(c, shape[1], "column", r, c)
-        _refuse(~np.isfinite(v), r, c, v, "not finite", "drop missing cells or write them as absent")
+        shape = check_shape(shape)
+        check_range(r, shape[0], "row", r, c)
+        check_range(c, shape[1], "column", r, c)
+        refuse(~np.isfinite(v), r, c, v, "not finite", "drop missing cells or write them as absent")
         if alphabet is not None:
-            v = _on_symbols(alphabet, r, c, v)
-        order = _canonical_order(r, c, v, shape)
+            v = on_symbols(alphabet, r, c, v)
+        order = canonical_order(r, c, v, shape)
         return cls(
-            _frozen(r, order, np.int32),
-            _frozen(c, order, np.int32),
-            _frozen(v, order),
+            frozen(r, order, np.int32),
+            frozen(c, order, np.int32),
+            frozen(v, order),
             shape,
-            _check_labels(row_labels, shape[0], "row_labels"),
-            _check_labels(col_labels, shape[1], "col_labels"),
+            check_labels(row_labels, shape[0], "row_labels"),
+            check_labels(col_labels, shape[1], "col_labels"),
         )
 
     @classmethod
@@ -126,7 +136,7 @@ class Observations:
         col_labels: Labels | None = None,
     ) -> Observations:
         """Build from a two-dimensional array; NaN means missing (so do None, pandas' NA, and a masked cell)."""
-        data = _as_float(X, ndim=2)
+        data = as_float(X, ndim=2)
         if data.size == 0:
             raise ValueError(f"cannot complete an empty matrix of shape {data.shape}")
         rows, cols = np.nonzero(~np.isnan(data))
@@ -195,7 +205,7 @@ class Observations:
         order = np.argsort(self.cols, kind="stable")  # stable: rows stay sorted inside a column
         if len(self) <= MAX_SIDE:
             order = order.astype(np.int32)
-        return Compressed(_pointers(self.cols, self.shape[1]), _frozen(self.rows, order), _frozen(order))
+        return Compressed(_pointers(self.cols, self.shape[1]), frozen(self.rows, order), frozen(order))
 
     def to_sparse(self) -> Any:
         """Return a `scipy.sparse.csr_array` with one stored entry per observation."""
@@ -204,28 +214,28 @@ class Observations:
 
     def on_alphabet(self, alphabet: AlphabetLike) -> Observations:
         """Check that every value is a symbol; return the observations with values exactly on the symbols."""
-        return self.with_values(_on_symbols(alphabet, self.rows, self.cols, self.values))
+        return self.with_values(on_symbols(alphabet, self.rows, self.cols, self.values))
 
     def with_values(self, values: ArrayLike) -> Observations:
         """Return the same cells with other values, given in the stored order."""
-        v = _as_float(values)
+        v = as_float(values)
         if v.shape != self.values.shape:
             raise ValueError(f"expected {len(self)} values, one for each observed cell, got shape {v.shape}")
-        _refuse(~np.isfinite(v), self.rows, self.cols, v, "not finite", "give finite values")
-        return Observations(self.rows, self.cols, _frozen(v), self.shape, self.row_labels, self.col_labels)
+        refuse(~np.isfinite(v), self.rows, self.cols, v, "not finite", "give finite values")
+        return Observations(self.rows, self.cols, frozen(v), self.shape, self.row_labels, self.col_labels)
 
     def take(self, index: ArrayLike) -> Observations:
         """Return the observations where a mask is true, or at the given positions; they stay in stored order."""
         idx = np.asarray(index)
         if idx.dtype == np.bool_ and idx.shape != self.values.shape:
             raise ValueError(f"the mask has shape {idx.shape}, expected ({len(self)},)")
-        picked = np.flatnonzero(idx) if idx.dtype == np.bool_ else _check_positions(idx, len(self))
+        picked = np.flatnonzero(idx) if idx.dtype == np.bool_ else check_positions(idx, len(self))
         if picked.size == 0:
             raise ValueError("no observation selected")
         return Observations(
-            _frozen(self.rows, picked),
-            _frozen(self.cols, picked),
-            _frozen(self.values, picked),
+            frozen(self.rows, picked),
+            frozen(self.cols, picked),
+            frozen(self.values, picked),
             self.shape,
             self.row_labels,
             self.col_labels,
@@ -282,140 +292,6 @@ class Observations:
         fold = np.empty(len(self), dtype=np.int64)
         fold[np.random.default_rng(random_state).permutation(len(self))] = np.arange(len(self)) % k
         return ((self.take(fold != i), self.take(fold == i)) for i in range(k))
-
-
-# -------------------------------------------------------------------- checks
-def _as_float(values: ArrayLike, ndim: int = 1) -> NDArray[np.float64]:
-    if sp.issparse(values):
-        raise TypeError("got a scipy sparse matrix where an array was expected: use Observations.from_sparse")
-    try:
-        out = np.asarray(values)
-        if out.dtype.kind not in "biufO":  # numpy would read text, count days, or drop imaginary parts
-            raise TypeError(f"got dtype {out.dtype}")
-        out = (_na_to_nan(out) if out.dtype.kind == "O" else out).astype(np.float64, copy=False)
-    except (TypeError, ValueError, OverflowError) as err:
-        raise ValueError(f"values must be real numbers, with NaN for missing: {err}") from None
-    if np.ma.is_masked(values):
-        out = np.where(np.ma.getmask(values), np.nan, out)
-    if out.ndim != ndim:
-        kind = "flat list" if ndim == 1 else "two-dimensional array"
-        raise ValueError(f"expected a {kind} of values, got {out.ndim} dimension(s), shape {out.shape}")
-    return out
-
-
-def _na_to_nan(objects: NDArray[Any]) -> NDArray[Any]:
-    """Replace what pandas calls missing among Python objects; text is refused even if it reads as a number."""
-    text = next((x for x in objects.flat if isinstance(x, str | bytes)), None)
-    if text is not None:
-        raise TypeError(f"got the text {text!r}")
-    pandas = sys.modules.get("pandas")  # its NA can only be there if pandas is loaded
-    return objects if pandas is None else np.where(pandas.isna(objects), np.nan, objects)
-
-
-def _as_index(index: ArrayLike, name: str) -> NDArray[Any]:
-    out = np.asarray(index)
-    if out.ndim != 1:
-        raise ValueError(f"{name} must be a flat list, got shape {out.shape}")
-    if out.size and out.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold integers, got dtype {out.dtype}")
-    if np.ma.is_masked(index):
-        raise ValueError(f"{name} must hold integers, got masked entries: drop them")
-    return out
-
-
-def _check_shape(shape: tuple[int, int]) -> tuple[int, int]:
-    try:
-        m, n = (operator.index(side) for side in shape)
-    except (TypeError, ValueError):
-        raise ValueError(f"shape must be two whole numbers (rows, columns), got {shape!r}") from None
-    if not (0 < m <= MAX_SIDE and 0 < n <= MAX_SIDE):
-        raise ValueError(f"shape must be positive and at most {MAX_SIDE} a side, got {shape!r}")
-    return m, n
-
-
-def _check_range(index: NDArray[Any], size: int, name: str, rows: NDArray[Any], cols: NDArray[Any]) -> None:
-    bad = (index < 0) | (index >= size)
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise ValueError(
-            f"{int(bad.sum())} {name} index(es) outside 0..{size - 1}, the first at cell ({rows[i]}, {cols[i]}): "
-            f"indices are zero-based; check them or the shape"
-        )
-
-
-def _refuse(
-    bad: NDArray[np.bool_],
-    rows: NDArray[Any],
-    cols: NDArray[Any],
-    values: NDArray[np.float64],
-    what: str,
-    do: str,
-) -> None:
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise ValueError(
-            f"{int(bad.sum())} value(s) {what}, the first is {values[i]:.15g} at cell ({rows[i]}, {cols[i]}): {do}"
-        )
-
-
-def _on_symbols(
-    alphabet: AlphabetLike, rows: NDArray[Any], cols: NDArray[Any], values: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the values exactly on the symbols; a value off them is an error."""
-    symbols = Alphabet.of(alphabet)
-    bad = ~symbols.contains(values)
-    _refuse(bad, rows, cols, values, f"not in {symbols!r}", "correct the data or the alphabet")
-    return symbols.snap(values)
-
-
-def _canonical_order(
-    rows: NDArray[Any], cols: NDArray[Any], values: NDArray[np.float64], shape: tuple[int, int]
-) -> NDArray[np.int64] | None:
-    """Row-major order, None if it is the order given; a cell given twice is an error."""
-    key = rows.astype(np.int64)
-    key *= shape[1]  # sides fit in 31 bits, so the product fits in 62
-    key += cols.astype(np.int64, copy=False)
-    if np.all(key[1:] > key[:-1]):
-        return None
-    order = np.argsort(key, kind="stable")
-    again = np.flatnonzero(np.diff(key[order]) == 0)
-    if again.size:
-        later = order[again + 1]
-        i = int(later.min())
-        raise ValueError(
-            f"{again.size} duplicate cell(s), the first is ({rows[i]}, {cols[i]}), "
-            f"given again with value {values[i]:.15g}: keep one value for each cell"
-        )
-    return order
-
-
-def _check_positions(index: NDArray[Any], size: int) -> NDArray[Any]:
-    index = _as_index(index, "positions")
-    bad = (index < 0) | (index >= size)
-    if bad.any():
-        raise ValueError(f"{int(bad.sum())} position(s) outside 0..{size - 1}, the first is {index[np.argmax(bad)]}")
-    picked = np.unique(index)
-    if picked.size < index.size:
-        raise ValueError(f"positions must be distinct, got {index.size - picked.size} again")
-    return picked
-
-
-def _check_labels(labels: Labels | None, size: int, name: str) -> NDArray[Any] | None:
-    if labels is None:
-        return None
-    out = np.asarray(labels)
-    if out.shape != (size,):
-        raise ValueError(f"{name} must hold {size} labels, got shape {out.shape}")
-    if out.dtype.kind == "U" and not all(isinstance(label, str) for label in labels):
-        out = np.asarray(labels, dtype=object)  # keep the 1 of [1, "a"] a number
-    return _frozen(out)
-
-
-def _frozen(a: NDArray[Any], order: NDArray[Any] | None = None, dtype: Any = None) -> NDArray[Any]:
-    """Return a read-only copy, in another order and type if given."""
-    out = a.astype(dtype or a.dtype) if order is None else a[order].astype(dtype or a.dtype, copy=False)
-    out.flags.writeable = False
-    return out
 
 
 def _pointers(lanes: Index, count: int) -> NDArray[np.int64]:

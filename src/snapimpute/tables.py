@@ -26,7 +26,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from snapimpute.alphabet import Alphabet
-from snapimpute.observations import Observations, _as_float
+from snapimpute.checks import as_float
+from snapimpute.observations import Observations
 from snapimpute.operators.threads import cut
 from snapimpute.types import Array
 
@@ -148,7 +149,7 @@ class ArrayTable(Table):
                 f"reshape a single column with X.reshape(-1, 1), a single row with X.reshape(1, -1)"
             )
         self.shape = given.shape
-        self._given = given if given.dtype.kind in "biuf" else _as_float(X, ndim=2)
+        self._given = given if given.dtype.kind in "biuf" else as_float(X, ndim=2)
         self._mask = np.ma.getmaskarray(X) if np.ma.is_masked(X) else None
         self._bands = cut(self.shape[0], max(1, BLOCK_CELLS // max(1, self.shape[1])))
 
@@ -265,7 +266,7 @@ def _numbers(series: nw.Series[Any]) -> Array:
     try:
         if kind not in _NUMPY_DTYPE:
             raise ValueError(f"its dtype is {series.dtype}")
-        return _as_float(series.to_numpy() if kind is nw.Object else series.cast(nw.Float64).to_numpy())
+        return as_float(series.to_numpy() if kind is nw.Object else series.cast(nw.Float64).to_numpy())
     except ValueError as err:
         raise ValueError(
             f"column {series.name!r} cannot be read: {err}; convert it to integers or floats, or leave it out"

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.checks import MAX_SIDE
 from snapimpute.datasets.missingness import Missing, draw_distinct, observed_cells, unlisted
-from snapimpute.observations import MAX_SIDE, Observations
+from snapimpute.observations import Observations
 
 Kind = Literal["quantised", "blocks"]
 Codes = NDArray[np.intp]  # positions in the alphabet
