@@ -16,7 +16,7 @@ from rich.table import Table
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import Dataset, senate_votes
 from snapimpute.datasets.bundled import CONGRESSES
-from snapimpute.experiments.comparison import Outcome, compare, verdict
+from snapimpute.experiments.comparison import Outcome, compare, remark, verdict
 from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
 from snapimpute.types import Array
@@ -51,7 +51,7 @@ def demo(
         )
         bar.update(task, description="all methods")
     console.print(_table(outcomes))
-    console.print(verdict(outcomes))
+    console.print(f"{verdict(outcomes)} {remark(data.alphabet)}")
     best = _best(outcomes)
     filled = fill(known, best, data.alphabet)
     _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")

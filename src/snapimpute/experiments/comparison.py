@@ -127,6 +127,13 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
     )
 
 
+def remark(alphabet: Alphabet) -> str:
+    """What is to be expected of the p = 1 penalty on this alphabet."""
+    if len(alphabet) == 2:
+        return "With two symbols the p = 1 penalty is flat between them: it only keeps estimates from overshooting."
+    return "With more than two symbols the unweighted p = 1 penalty also pulls to the middle of the alphabet."
+
+
 def _run(method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, random_state: int) -> Outcome:
     recipe = Recipe(alphabet, discrete=method.discrete, center=method.center)
     unit = float(np.diff(alphabet.symbols).min()) if len(alphabet) > 1 else 1.0
