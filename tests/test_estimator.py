@@ -414,7 +414,6 @@ def test_max_rank_and_history_are_those_of_the_solver(X):
     assert imputer.left_.shape == (40, 1)
     assert imputer.right_.shape == (30, 1)
     assert imputer.history_["objective"].shape == (imputer.n_iter_,)
-    assert imputer.left_.flags.c_contiguous
 
 
 def test_an_interrupted_fit_keeps_the_best_so_far_and_stops(monkeypatch, X):

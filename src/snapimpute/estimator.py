@@ -99,9 +99,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     long as the dtype of a column can hold every symbol. So a nullable integer
     column stays one, and a float column stays a float column, with whole numbers
     in it if the symbols are. An integer or boolean column that has missing cells
-    and cannot hold the alphabet becomes Int64 or Float64. A sparse matrix comes back as
-    a dense array of the smallest dtype for the alphabet; above 100 million
-    cells that is refused, and `predict` gives the cells you need.
+    and cannot hold the alphabet becomes Int64 or Float64. A sparse matrix comes
+    back as a dense array of the smallest dtype for the alphabet; above 100
+    million cells that is refused, and `predict` gives the cells you need.
 
     With fewer than 10 observed cells, or a single row or column, nothing can be
     held out: "auto" then means the mean as centre, ξ = 0 and a λ of about a
@@ -191,8 +191,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.alphabet_, self.center_, self.choice_ = plan.recipe.alphabet, plan.recipe.center, plan.choice
         self.lam_ = getattr(problem.spectral, "lam", None)
         self.xi_ = 0.0 if problem.discrete is None else problem.discrete.xi
-        self.left_, self.right_ = np.ascontiguousarray(result.x.U), np.ascontiguousarray(result.x.V)
-        self.singular_values_, self.offsets_ = result.x.s, result.offsets
+        self.left_, self.singular_values_, self.right_ = result.x.U, result.x.s, result.x.V
+        self.offsets_ = result.offsets
         self.n_iter_, self.status_, self.history_ = result.n_iter, result.status, result.history
         if result.status.code == "interrupted":  # the best so far is kept, but a script must not go on with it
             raise KeyboardInterrupt(result.status.message)

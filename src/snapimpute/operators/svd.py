@@ -121,9 +121,9 @@ def partial_svd(
         error = search.error(residuals)
         if error <= tol and search.deep_enough(residuals):
             return search.result(error)
-        if search.passes + 2 > max_passes or search.size >= side:
+        if search.passes + 2 > max_passes:
             return search.result(error)
-        if search.whole_is_cheaper(search.size + int((residuals > 0).sum())):
+        if search.size >= side or search.whole_is_cheaper(search.size + int((residuals > 0).sum())):
             return search.whole_space()
         search.extend(residuals, 0.1 * tol if error > tol else 0.0)
 
@@ -236,7 +236,7 @@ class _Search:
         j + 1, among them the Chebyshev polynomial, which enlarges that of σ
         against all those up to s by cosh((j + 1) arcosh(2 (σ/s)² − 1)).
         """
-        if self.above is None or self.trusted or residuals.size == self.kept:
+        if self.above is None or self.trusted or self.kept in (self.limit, residuals.size):
             return True
         rest, sought = float(self.s[self.kept]), MARGIN * self.above
         if residuals.max() <= 1e-12 * self.s[0] or rest <= 1e-12 * sought:

@@ -58,42 +58,12 @@ def run_parts(work: Callable[[int, int], T], parts: Sequence[Part], operations: 
 
 @contextmanager
 def single_threaded_blas(when: bool = True) -> Iterator[None]:
-    """Hold BLAS to one thread inside the block.
-
-    The setting belongs to the whole process, so that blocks in several threads
-    share it: the first to come sets it, the last to leave sets it back.
-    """
+    """Hold BLAS to one thread inside the block; threadpoolctl settles who sets it if several threads do."""
     if not when:
         yield
         return
-    _hold.enter()
-    try:
+    with _blas().limit(limits=1, user_api="blas"):
         yield
-    finally:
-        _hold.leave()
-
-
-class _Hold:
-    """Counts the blocks that hold BLAS to one thread."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.blocks = 0
-
-    def enter(self) -> None:
-        with self.lock:
-            if self.blocks == 0:
-                self.limits = _blas().limit(limits=1, user_api="blas")
-            self.blocks += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.blocks -= 1
-            if self.blocks == 0:
-                self.limits.restore_original_limits()
-
-
-_hold = _Hold()
 
 
 @cache

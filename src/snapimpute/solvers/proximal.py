@@ -78,7 +78,7 @@ class ProximalGradient(Solver[ProximalState]):
         scale = state.certificate if np.isfinite(state.certificate) else max(above, 1e-6 * size)
         return partial_svd(
             operator,
-            state.x.rank if above > 0 else min(problem.shape),
+            state.x.rank,
             above=above,
             warm_start=state.subspace,
             tol=max(self.accuracy * scale, 1e-12 * size),
