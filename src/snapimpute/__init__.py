@@ -12,12 +12,12 @@ from snapimpute.problem import Problem
 from snapimpute.solvers import Result, solve
 
 if TYPE_CHECKING:
-    from snapimpute import datasets
+    from snapimpute import baselines, datasets, metrics, tuning
     from snapimpute.estimator import SnapImputer, complete
 
 __version__ = "0.1.0"
 
-_LAZY_MODULES = ("baselines", "datasets", "metrics")
+_LAZY_MODULES = ("baselines", "datasets", "metrics", "tuning")
 _LAZY_NAMES = {"SnapImputer": "estimator", "complete": "estimator"}
 
 
@@ -46,8 +46,11 @@ __all__ = [
     "Result",
     "Ridge",
     "SnapImputer",
+    "baselines",
     "complete",
     "datasets",
+    "metrics",
     "solve",
     "solvers",
+    "tuning",
 ]
