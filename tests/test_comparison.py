@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,6 +62,20 @@ def test_discrete_aware_rows_never_use_the_plain_method(outcomes):
     for o in outcomes:
         if o.method is not None:
             assert (o.xi > 0) == o.method.discrete_aware
+
+
+def test_interruption_ends_the_comparison(blocks, monkeypatch):
+    """Ctrl-C in the last fit of a method is not swallowed."""
+    data, known, hidden = blocks
+
+    def interrupted(*args, **kwargs):
+        result = solve(*args, **kwargs)
+        return replace(result, status=replace(result.status, code="interrupted"))
+
+    solve = comparison.solve
+    monkeypatch.setattr(comparison, "solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compare(known, hidden, data.alphabet, FEW[:1])
 
 
 def outcome(label, wrong, method, held_out):

@@ -141,6 +141,8 @@ def _run(method: Method, known: Observations, hidden: Observations, alphabet: Al
     choice = choose(known, recipe, xi=xis, random_state=random_state)
     problem = recipe.problem(known, choice.lam, choice.xi)
     result = solve(problem, APG(), max_iter=300, tol=1e-4, random_state=random_state)
+    if result.status.code == "interrupted":  # a half-fitted method has no place in a comparison
+        raise KeyboardInterrupt(result.status.message)
     estimate = result.entries(hidden.rows, hidden.cols)
     return _outcome(
         method.label, estimate, hidden, alphabet, method, choice.lam, choice.xi, choice.best.score, result
