@@ -167,10 +167,11 @@ def test_interrupted_run_goes_on_from_its_answer():
     assert second.objective == pytest.approx(run(SoftImpute(), max_iter=10).objective, rel=1e-9)
 
 
+@pytest.mark.parametrize("every", [1, 100])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_iterate_that_is_not_finite(bad):
+def test_iterate_that_is_not_finite(bad, every):
     """An iterate that is not finite ends the run with the best one before it, and says so."""
-    result = run(Scripted((9.0, 3.0, bad)))
+    result = run(Scripted((9.0, 3.0, bad, 1.0)), max_iter=4, evaluate_every=every)
     assert (result.status.code, result.n_iter, result.status.converged) == ("diverged", 2, False)
     assert "not finite" in result.status.message
     assert "lower xi" in result.status.advice
