@@ -329,7 +329,7 @@ def test_auto_chooses_on_held_out_cells_and_fits_everything_again(X):
 
 @pytest.mark.parametrize(("xi", "first"), [("auto", 0.0), (0.05, 0.05)])
 @pytest.mark.parametrize("biased", [False, True])
-def test_auto_centre_is_the_one_that_predicts_held_out_cells_better(xi, first, biased):
+def test_auto_centre_is_the_one_that_predicts_held_out_cells_better(monkeypatch, xi, first, biased):
     """Both centres are tried, with ξ = 0 if it is open, and the better one is kept: biases where there are some."""
     rng = np.random.default_rng(6)
     rows, cols = rng.normal(size=(40, 1)), rng.normal(size=30)
@@ -342,7 +342,10 @@ def test_auto_centre_is_the_one_that_predicts_held_out_cells_better(xi, first, b
         center: choose(observations, Recipe(alphabet, center=center), xi=first, **limits).best.score
         for center in ("mean", "biases")
     }
+    asked = []
+    monkeypatch.setattr(plan, "choose", lambda *a, **options: asked.append(options["xi"]) or choose(*a, **options))
     settled = plan.settle(observations, alphabet, xi=xi, **limits)
+    assert asked == [first, first, *(["auto"] if xi == "auto" else [])]
     assert settled.recipe.center == min(scores, key=lambda center: scores[center])
     assert settled.recipe.center == ("biases" if biased else "mean")
     if xi == "auto":

@@ -311,7 +311,7 @@ def test_clock_stops_for_callbacks(monkeypatch):
     monkeypatch.setattr(si.Problem, "terms", slow_terms)
     result = run(Scripted((3.0,) * 6), max_iter=6, callback=lambda info: time.sleep(0.05))
     seconds = result.history["seconds"]
-    assert seconds[-1] < 0.1, "0.6 s were slept"
+    assert seconds[-1] < 0.3, "0.3 s were slept in callbacks and as many in evaluations"
     assert seconds[0] >= 0
     assert (np.diff(seconds) >= 0).all()
 
