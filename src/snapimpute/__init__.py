@@ -7,7 +7,18 @@ from snapimpute import solvers
 from snapimpute.alphabet import Alphabet
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
-from snapimpute.penalties import L1, ComposedL1, LogSum, Nuclear, Ridge
+from snapimpute.penalties import (
+    L1,
+    MCP,
+    SCAD,
+    CappedL1,
+    ComposedL1,
+    LogSum,
+    Nuclear,
+    Rank,
+    Ridge,
+    TruncatedNuclear,
+)
 from snapimpute.problem import Problem
 from snapimpute.solvers import Result, solve
 
@@ -36,16 +47,21 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "L1",
+    "MCP",
+    "SCAD",
     "Alphabet",
+    "CappedL1",
     "ComposedL1",
     "LogSum",
     "LowRank",
     "Nuclear",
     "Observations",
     "Problem",
+    "Rank",
     "Result",
     "Ridge",
     "SnapImputer",
+    "TruncatedNuclear",
     "baselines",
     "complete",
     "datasets",

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +27,16 @@ class SpectralPenalty(ABC):
 
     name: ClassVar[str]
     convex: ClassVar[bool]
+    lam: float
+
+    @property
+    def untouched(self) -> int:
+        """Number of leading singular values that `prox` keeps as they are, however small."""
+        return 0
+
+    def with_lam(self, lam: float) -> Self:
+        """Return the same penalty with another λ."""
+        return replace(self, lam=lam)  # type: ignore[type-var]  # every penalty is a dataclass
 
     @abstractmethod
     def value(self, s: ArrayLike) -> float:
@@ -36,7 +48,7 @@ class SpectralPenalty(ABC):
 
     @abstractmethod
     def threshold(self, step: float = 1.0) -> float:
-        """Largest singular value that `prox` maps to zero."""
+        """Largest singular value that `prox` maps to zero (of those behind the first `untouched`)."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,228 @@ class LogSum(SpectralPenalty):
         # Where half < 0 the sum half + root would cancel; the product of the two roots gives the other form.
         below = half < 0
         return np.maximum(np.where(below, product / np.where(below, root - half, 1.0), half + root), 0.0)
+
+
+@dataclass(frozen=True)
+class CappedL1(SpectralPenalty):
+    """λ Σ_i min(s_i, θ), the capped ℓ1: values from θ on cost the same, so large ones are not shrunk.
+
+    Examples
+    --------
+    >>> CappedL1(lam=1.0, theta=2.0).prox([5.0, 2.0, 1.0])
+    array([5., 1., 0.])
+    """
+
+    lam: float
+    theta: float
+    name: ClassVar[str] = "capped-l1"
+    convex: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_positive("lam", self.lam, zero=True)
+        _check_positive("theta", self.theta)
+
+    def value(self, s: ArrayLike) -> float:
+        """λ Σ_i min(s_i, θ)."""
+        return float(self.lam * np.sum(np.minimum(np.asarray(s, dtype=np.float64), self.theta)))
+
+    def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
+        """Compare the best point up to θ, min(θ, (s − step·λ)₊), with the best one beyond, max(s, θ)."""
+        s = np.asarray(s, dtype=np.float64)
+        pull = _check_positive("step", step) * self.lam
+        small, large = np.clip(s - pull, 0.0, self.theta), np.maximum(s, self.theta)
+        better = pull * small + 0.5 * small * (small - 2 * s) <= pull * self.theta + 0.5 * large * (large - 2 * s)
+        return np.where(s <= self.threshold(step), 0.0, np.where(better, small, large))
+
+    def threshold(self, step: float = 1.0) -> float:
+        """step·λ while step·λ ≤ 2θ; beyond, √(2·step·λ·θ), where keeping s is as good as 0."""
+        pull = _check_positive("step", step) * self.lam
+        return pull if pull <= 2 * self.theta else math.sqrt(2 * pull * self.theta)
+
+
+@dataclass(frozen=True)
+class TruncatedNuclear(SpectralPenalty):
+    """λ Σ_{i>r} s_i, the truncated nuclear norm (TNN): the r largest values are free.
+
+    r = 0 is the nuclear norm.
+
+    Examples
+    --------
+    >>> TruncatedNuclear(lam=1.0, r=1).prox([5.0, 3.0, 0.5])
+    array([5., 2., 0.])
+    """
+
+    lam: float
+    r: int
+    name: ClassVar[str] = "tnn"
+    convex: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_positive("lam", self.lam, zero=True)
+        given: object = self.r
+        if not (isinstance(given, Integral) and int(given) >= 0):
+            raise ValueError(f"r must be a whole number, at least 0, got {given!r}")
+
+    @property
+    def untouched(self) -> int:
+        """r."""
+        return int(self.r)
+
+    def value(self, s: ArrayLike) -> float:
+        """λ Σ_{i>r} s_i."""
+        return float(self.lam * np.sum(np.asarray(s, dtype=np.float64)[self.r :]))
+
+    def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
+        """Soft threshold of all but the first r."""
+        out = np.array(s, dtype=np.float64)
+        out[self.r :] = np.maximum(out[self.r :] - self.threshold(step), 0.0)
+        return out
+
+    def threshold(self, step: float = 1.0) -> float:
+        """step·λ, for all but the first r."""
+        return _check_positive("step", step) * self.lam
+
+
+@dataclass(frozen=True)
+class MCP(SpectralPenalty):
+    """Σ_i λs_i − s_i²/2γ up to s_i = γλ, then γλ²/2: the minimax concave penalty.
+
+    λ is a parameter here, not a factor. γ → ∞ gives the nuclear norm.
+
+    Examples
+    --------
+    >>> MCP(lam=1.0, gamma=3.0).prox([5.0, 2.0, 1.0])
+    array([5. , 1.5, 0. ])
+    """
+
+    lam: float
+    gamma: float = 3.0
+    name: ClassVar[str] = "mcp"
+    convex: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_positive("lam", self.lam, zero=True)
+        _check_positive("gamma", self.gamma)
+
+    def value(self, s: ArrayLike) -> float:
+        """Σ_i of the quadratic piece, constant from γλ on."""
+        t = np.minimum(np.asarray(s, dtype=np.float64), self.gamma * self.lam)
+        return float(np.sum(t * (self.lam - t / (2 * self.gamma))))
+
+    def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
+        """Firm threshold while step < γ, hard threshold from there on."""
+        s = np.asarray(s, dtype=np.float64)
+        edge = self.threshold(step)
+        if step >= self.gamma:
+            return np.where(s <= edge, 0.0, s)
+        inner = (s - edge) / (1 - step / self.gamma)
+        return np.where(s <= edge, 0.0, np.where(s >= self.gamma * self.lam, s, inner))
+
+    def threshold(self, step: float = 1.0) -> float:
+        """step·λ while step < γ, else λ√(γ·step)."""
+        step = _check_positive("step", step)
+        return self.lam * (step if step < self.gamma else math.sqrt(self.gamma * step))
+
+
+@dataclass(frozen=True)
+class SCAD(SpectralPenalty):
+    """Σ_i λs_i up to λ, a quadratic up to aλ, then (a+1)λ²/2: smoothly clipped absolute deviation.
+
+    λ is a parameter here, not a factor; a > 2. a → ∞ gives the nuclear norm.
+
+    Examples
+    --------
+    >>> SCAD(lam=1.0, a=3.0).prox([5.0, 2.5, 1.5])
+    array([5. , 2. , 0.5])
+    """
+
+    lam: float
+    a: float = 3.7
+    name: ClassVar[str] = "scad"
+    convex: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_positive("lam", self.lam, zero=True)
+        if not (np.isfinite(self.a) and self.a > 2):
+            raise ValueError(f"a must be a finite number above 2, got {self.a}")
+
+    def value(self, s: ArrayLike) -> float:
+        """Σ_i of the three pieces."""
+        return float(np.sum(self._cost(np.asarray(s, dtype=np.float64))))
+
+    def _cost(self, t: Array) -> Array:
+        over = np.clip(t, self.lam, self.a * self.lam) - self.lam
+        return self.lam * np.minimum(t, self.lam) + over * (self.lam - over / (2 * (self.a - 1)))
+
+    def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
+        """Compare the best point of each piece; the middle one has a minimum inside only while step < a − 1."""
+        s = np.asarray(s, dtype=np.float64)
+        lam, a, edge = self.lam, self.a, self.threshold(step)
+        pieces = [np.clip(s - step * lam, 0.0, lam), np.maximum(s, a * lam)]
+        if step < a - 1:
+            pieces.append(np.clip(((a - 1) * s - step * a * lam) / (a - 1 - step), lam, a * lam))
+        candidates = np.stack(pieces)
+        values = step * self._cost(candidates) + 0.5 * candidates * (candidates - 2 * s)
+        best = np.take_along_axis(candidates, np.argmin(values, axis=0)[None], axis=0)[0]
+        return np.where(s <= edge, 0.0, best)
+
+    def threshold(self, step: float = 1.0) -> float:
+        """step·λ while step ≤ a + 1, else λ√(step·(a + 1))."""
+        step = _check_positive("step", step)
+        return self.lam * (step if step <= self.a + 1 else math.sqrt(step * (self.a + 1)))
+
+
+@dataclass(frozen=True)
+class Rank(SpectralPenalty):
+    """λ times the number of singular values above 0: the rank itself.
+
+    Examples
+    --------
+    >>> Rank(2.0).prox([5.0, 3.0, 1.0])
+    array([5., 3., 0.])
+    """
+
+    lam: float
+    name: ClassVar[str] = "rank"
+    convex: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_positive("lam", self.lam, zero=True)
+
+    def value(self, s: ArrayLike) -> float:
+        """λ · |{i: s_i > 0}|."""
+        return float(self.lam * np.count_nonzero(np.asarray(s, dtype=np.float64)))
+
+    def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
+        """Hard threshold."""
+        s = np.asarray(s, dtype=np.float64)
+        return np.where(s <= self.threshold(step), 0.0, s)
+
+    def threshold(self, step: float = 1.0) -> float:
+        """√(2·step·λ)."""
+        return math.sqrt(2 * _check_positive("step", step) * self.lam)
+
+
+def lam_at_threshold(build: Callable[[float], SpectralPenalty], target: float) -> float:
+    """Return the λ at which the penalty ``build(λ)`` maps singular values up to ``target`` to zero.
+
+    Examples
+    --------
+    >>> lam_at_threshold(Rank, 4.0)
+    8.0
+    """
+    if target <= 0:
+        return 0.0
+
+    def excess(log_lam: float) -> float:
+        return math.log(max(build(math.exp(log_lam)).threshold(), 1e-300) / target)
+
+    low = high = math.log(target)
+    while excess(low) > 0:
+        low -= 4.0
+    while excess(high) < 0:
+        high += 4.0
+    return math.exp(low if low == high else float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
 
 
 def _check_positive(name: str, value: float, *, zero: bool = False) -> float:
