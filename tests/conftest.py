@@ -16,7 +16,20 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from snapimpute import L1, ComposedL1, LogSum, LowRank, Nuclear, Observations, Ridge
+from snapimpute import (
+    L1,
+    MCP,
+    SCAD,
+    CappedL1,
+    ComposedL1,
+    LogSum,
+    LowRank,
+    Nuclear,
+    Observations,
+    Rank,
+    Ridge,
+    TruncatedNuclear,
+)
 from snapimpute.datasets import Dataset, DatasetUnavailable, movielens_100k
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 
@@ -31,6 +44,11 @@ SPECTRAL = [
     LogSum(lam=2.0, theta=2.0),  # λ < θ²: the prox is continuous
     LogSum(lam=2.25, theta=1.5),  # λ = θ²
     LogSum(lam=6.0, theta=0.5),  # λ > θ²: the prox jumps
+    CappedL1(lam=1.5, theta=2.0),
+    TruncatedNuclear(lam=1.5, r=2),
+    MCP(lam=1.2, gamma=2.5),
+    SCAD(lam=0.8, a=3.7),
+    Rank(lam=1.3),
 ]
 
 DISCRETE = [
@@ -83,6 +101,12 @@ TOYS = [
 def spectral(request: pytest.FixtureRequest) -> SpectralPenalty:
     """Each spectral penalty of the list."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def spectral_list() -> list[SpectralPenalty]:
+    """All of them, for a test that none is missing."""
+    return SPECTRAL
 
 
 @pytest.fixture(scope="session", params=DISCRETE, ids=repr)

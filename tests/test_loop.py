@@ -13,7 +13,7 @@ import pytest
 import snapimpute as si
 from snapimpute.penalties import DiscretePenalty
 from snapimpute.solvers import APG, SOLVERS, Info, Result, SoftImpute, Solver, Status
-from snapimpute.solvers.base import Context, State
+from snapimpute.solvers.base import Card, Context, State
 
 BASE_KEYS = ["iteration", "seconds", "objective", "fit", "spectral", "discrete", "certificate", "rank"]
 SHAPE = (20, 15)
@@ -37,6 +37,7 @@ class Scripted(Solver[State]):
 
     values: tuple[Any, ...]
     name: ClassVar[str] = "scripted"
+    card: ClassVar[Card] = SoftImpute.card
     objective_name: ClassVar[Any] = "E"
 
     def init(self, problem: si.Problem, x0: si.LowRank, context: Context) -> State:

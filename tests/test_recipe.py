@@ -5,8 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from snapimpute import L1, Alphabet, ComposedL1, LogSum, Nuclear, Observations, Ridge
+from snapimpute import (
+    L1,
+    MCP,
+    SCAD,
+    Alphabet,
+    CappedL1,
+    ComposedL1,
+    LogSum,
+    Nuclear,
+    Observations,
+    Rank,
+    Ridge,
+    TruncatedNuclear,
+    penalties,
+)
 from snapimpute.baselines import ConstantMean, DampedBiases
+from snapimpute.estimator import SnapImputer
 from snapimpute.recipe import DISCRETE, SPECTRAL, Recipe, offsets
 
 ALPHABET = Alphabet.of("1:5")
@@ -82,6 +97,42 @@ def test_names_mean_their_penalties(observations):
     assert built["ridge"].center == pytest.approx(observations.values.mean())
     for name in ("l1", "l1-weighted", "l1-composed"):
         assert built[name].alphabet == ALPHABET
+
+
+def test_every_spectral_penalty_has_its_name():
+    """Whatever penalty there is can be had by its name, and there are no other names."""
+    assert list(SPECTRAL) == list(penalties.SPECTRAL)
+    for name, build in SPECTRAL.items():
+        assert type(build(1.0)) is penalties.SPECTRAL[name]
+
+
+def test_every_spectral_name_is_documented():
+    """The descriptions of the parameter name every choice."""
+    for text in (Recipe.__doc__, SnapImputer.__doc__):
+        assert [name for name in SPECTRAL if f'"{name}"' not in text] == []
+
+
+@pytest.mark.parametrize("lam", [0.3, 400.0])
+def test_spectral_names_have_their_defaults(lam):
+    """λ alone makes each penalty: θ = √λ for the log-sum, θ = 2λ for the capped ℓ1, r = 3, γ = 3, a = 3.7."""
+    built = {name: build(lam) for name, build in SPECTRAL.items()}
+    assert built == {
+        "nuclear": Nuclear(lam),
+        "lsp": LogSum(lam, np.sqrt(lam)),
+        "capped-l1": CappedL1(lam, 2 * lam),
+        "tnn": TruncatedNuclear(lam, 3),
+        "mcp": MCP(lam, 3.0),
+        "scad": SCAD(lam, 3.7),
+        "rank": Rank(lam),
+    }
+
+
+@pytest.mark.parametrize("name", SPECTRAL)
+def test_lambda_zero_is_no_error(name):
+    """Without strength every name gives a penalty that changes nothing."""
+    penalty = SPECTRAL[name](0.0)
+    assert penalty.threshold() == 0
+    np.testing.assert_allclose(penalty.prox([5.0, 4.0, 3.0, 2.0, 1e-3]), [5.0, 4.0, 3.0, 2.0, 1e-3], rtol=1e-15)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.3, 400.0])

@@ -9,7 +9,7 @@ import pytest
 
 from snapimpute import L1, Alphabet, Nuclear, Observations, metrics, solve, tuning
 from snapimpute.datasets import low_rank_alphabet
-from snapimpute.recipe import Recipe
+from snapimpute.recipe import SPECTRAL, Recipe
 from snapimpute.solvers import APG
 from snapimpute.tuning import PATIENCE, XI_STEPS, choose, held_out_score, lam_grid, largest_lam
 
@@ -163,14 +163,25 @@ def test_the_largest_lambda_of_a_constant_table_is_positive():
     assert choose(constant, RECIPE).best.score == 0.0
 
 
-def test_the_lambda_grid_falls_in_thresholds():
-    """λ falls by one ratio; for "lsp", whose threshold is √λ, the thresholds are those of the nuclear norm."""
-    nuclear = lam_grid(DATA.observations, RECIPE)
-    assert len(nuclear) == tuning.LAM_STEPS
-    np.testing.assert_allclose(np.divide(nuclear[1:], nuclear[:-1]), tuning.LAM_RATIO)
-    assert nuclear[0] == pytest.approx(tuning.LAM_RATIO * largest_lam(DATA.observations, RECIPE))
-    lsp = lam_grid(DATA.observations, Recipe(DATA.alphabet, "lsp", center="mean"))
-    np.testing.assert_allclose(np.sqrt(lsp), nuclear)
+@pytest.mark.parametrize("name", SPECTRAL)
+def test_the_lambda_grid_falls_in_thresholds(name):
+    """The thresholds fall by one ratio from the largest singular value down, the same for every penalty."""
+    recipe = Recipe(DATA.alphabet, name, center="mean")
+    grid = lam_grid(DATA.observations, recipe)
+    ladder = largest_lam(DATA.observations, recipe) * tuning.LAM_RATIO ** np.arange(1, tuning.LAM_STEPS + 1)
+    np.testing.assert_allclose([SPECTRAL[name](lam).threshold() for lam in grid], ladder, rtol=1e-11)
+    assert {type(lam) for lam in grid} == {float}
+
+
+def test_the_lambda_grid_where_it_is_known():
+    """λ is the threshold t itself for most penalties, t² for the log-sum with θ = √λ, t²/2 for the rank."""
+    grids = {name: lam_grid(DATA.observations, Recipe(DATA.alphabet, name, center="mean")) for name in SPECTRAL}
+    t = grids.pop("nuclear")
+    np.testing.assert_allclose(np.divide(t[1:], t[:-1]), tuning.LAM_RATIO)
+    np.testing.assert_allclose(grids.pop("lsp"), np.square(t), rtol=1e-11)
+    np.testing.assert_allclose(grids.pop("rank"), np.square(t) / 2, rtol=1e-11)
+    assert all(grid == t for grid in grids.values())
+    assert len(grids) == 4
 
 
 @pytest.mark.parametrize(

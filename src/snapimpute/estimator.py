@@ -38,8 +38,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     alphabet : list, str or Alphabet
         The symbols a cell can have: ``[0, 1]``, ``"1:5"``, ``"0.5:5:0.5"``.
         Required.
-    spectral : {"nuclear", "lsp"} or SpectralPenalty
-        What favours low rank. A penalty object brings its own λ.
+    spectral : {"nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad", "rank"} or SpectralPenalty
+        What favours low rank: the nuclear norm, the log-sum penalty with
+        θ = √λ, the capped ℓ1 with θ = 2λ, the truncated nuclear norm with r = 3
+        (the three largest singular values are free), MCP with γ = 3, SCAD with
+        a = 3.7, or the rank itself. A penalty object brings its own λ.
     discrete : {"l1", "l1-weighted", "l1-composed", "ridge"}, DiscretePenalty or None
         What draws unobserved entries to the alphabet ("l1-weighted": the more to
         frequent symbols; "ridge": a control that does not see the alphabet).

@@ -10,32 +10,34 @@ minimises when the prox is exact. Without a discrete term they are the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, MappedLowRank, MatrixOperator, Sparse, Sum, cell_sum
+from snapimpute.operators import LowRank, MappedLowRank, MatrixOperator, Scaled, Sparse, Sum, cell_sum
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.types import Array
 
-ObjectiveName = Literal["E", "P"]
+ObjectiveName = Literal["E", "P", "C"]
+"""(E), (P), or a constrained problem in which the fit does not count."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The three terms of an objective at one point."""
+    """The three terms of an objective at one point; under a constraint the fit only tells how far it is kept."""
 
     fit: float
     spectral: float
     discrete: float
+    constrained: bool = field(default=False, repr=False)
 
     @property
     def objective(self) -> float:
-        """Their sum."""
-        return self.fit + self.spectral + self.discrete
+        """Their sum, without the fit if that is a constraint."""
+        return (0.0 if self.constrained else self.fit) + self.spectral + self.discrete
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,7 @@ class Problem:
         cost(on_observed)
         return cell_sum(self.with_offsets(x), cost) - float(on_observed.sum())
 
-    # ---------------------------------------------------------------- the recursion's operator
+    # ---------------------------------------------------------------- the smooth part of (E)
     def imputed(self, y: LowRank, y_observed: Array) -> MatrixOperator:
         """P_Ω(O) + P_Ωᶜ(prox_ξr(Y)), the matrix that the recursion thresholds; Eqs. (13b), (13c).
 
@@ -159,6 +161,26 @@ class Problem:
         if self.offsets is not None:
             terms.append(LowRank.combine([-1.0], [self.offsets]))
         return Sum(tuple(terms))
+
+    def gradient_step(self, y: LowRank, y_observed: Array, step: float) -> MatrixOperator:
+        """Y minus ``step`` times the gradient at Y: (1 − step)·Y + step·`imputed`."""
+        if step == 1:
+            return self.imputed(y, y_observed)
+        if not self.is_discrete:
+            return Sum((y, Sparse(self.observations, step * (self.targets - y_observed))))
+        return Sum((LowRank.combine([1 - step], [y]), Scaled(step, self.imputed(y, y_observed))))
+
+    def curvature(self, x: LowRank, x_observed: Array, y: LowRank, y_observed: Array) -> float:
+        """h(X) − h(Y) − ⟨∇h(Y), X − Y⟩ for the smooth part h of (E), which is at most ½‖X − Y‖²."""
+        on_observed = 0.5 * float(np.sum((x_observed - y_observed) ** 2))
+        if not self.is_discrete:
+            return on_observed
+        difference = LowRank.combine([1.0, -1.0], [x, y])
+        # ⟨∇h(Y), X − Y⟩ less its part on Ω, as ∇h(Y) = Y − imputed(Y)
+        slope = difference.inner(y) - difference.inner(self.imputed(y, y_observed))
+        slope -= float((y_observed - self.targets) @ (x_observed - y_observed))
+        envelopes = self._discrete_term(x, x_observed, "E") - self._discrete_term(y, y_observed, "E")
+        return on_observed + envelopes - slope
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

@@ -12,17 +12,37 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
-from snapimpute.penalties import L1, ComposedL1, DiscretePenalty, LogSum, Nuclear, Ridge, SpectralPenalty
+from snapimpute.penalties import (
+    L1,
+    MCP,
+    SCAD,
+    CappedL1,
+    ComposedL1,
+    DiscretePenalty,
+    LogSum,
+    Nuclear,
+    Rank,
+    Ridge,
+    SpectralPenalty,
+    TruncatedNuclear,
+)
 from snapimpute.problem import Problem
 
 Center = Literal["mean", "biases"] | None
 
 SPECTRAL: dict[str, Callable[[float], SpectralPenalty]] = {
     "nuclear": Nuclear,
-    # θ = √λ is the default of the FaNCL authors; the threshold is then √λ as well.
+    # θ = √λ here and θ = 2λ below are the defaults of the FaNCL authors; the thresholds are then √λ and λ.
     "lsp": lambda lam: LogSum(lam, max(np.sqrt(lam), 1e-12)),
+    "capped-l1": lambda lam: CappedL1(lam, max(2 * lam, 1e-12)),
+    "tnn": lambda lam: TruncatedNuclear(lam, r=3),
+    "mcp": MCP,
+    "scad": SCAD,
+    "rank": Rank,
 }
-"""How λ alone makes a spectral penalty."""
+"""How λ alone makes a spectral penalty: "lsp" with θ = √λ, "capped-l1" with θ = 2λ, "tnn" with r = 3,
+"mcp" with γ = 3, "scad" with a = 3.7.
+"""
 
 DISCRETE: dict[str, Callable[[Alphabet, float, Observations], DiscretePenalty]] = {
     "l1": lambda alphabet, xi, _: L1(alphabet, xi),
@@ -43,7 +63,8 @@ class Recipe:
     ----------
     alphabet : Alphabet
     spectral : str or SpectralPenalty
-        A name of `SPECTRAL`, or a penalty that has its λ already.
+        A name of `SPECTRAL` ("nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad" or "rank"), or a penalty
+        that has its λ already.
     discrete : str, DiscretePenalty or None
         A name of `DISCRETE`, a penalty that has its ξ already, or nothing.
     center : {None, "mean", "biases"}

@@ -12,7 +12,8 @@ from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
 from snapimpute.observations import Observations
 from snapimpute.operators import Sparse, partial_svd
-from snapimpute.recipe import Recipe, offsets
+from snapimpute.penalties import lam_at_threshold
+from snapimpute.recipe import SPECTRAL, Recipe, offsets
 from snapimpute.solvers import APG, Result, Solver, solve
 from snapimpute.types import Array
 
@@ -22,7 +23,7 @@ XI_STEPS = (0.0, 0.003, 0.01, 0.03, 0.1)
 
 LAM_STEPS = 14
 LAM_RATIO = 0.65
-"""λ tried: λ_max times powers of this ratio."""
+"""λ tried: those whose thresholds are the largest singular value times powers of this ratio."""
 
 PATIENCE = 3
 """A path over λ ends after so many λ in a row without a better score."""
@@ -184,13 +185,15 @@ def largest_lam(observations: Observations, recipe: Recipe) -> float:
 
 
 def lam_grid(observations: Observations, recipe: Recipe) -> list[float]:
-    """λ to try, from the largest down; a single 0 if the penalty brings its own."""
-    if not recipe.lam_is_open:
+    """λ to try, from the largest down; a single 0 if the penalty brings its own.
+
+    The grid is one of thresholds, the same for every penalty: each λ is the one that has its threshold.
+    """
+    if not isinstance(recipe.spectral, str):
         return [0.0]
+    build = SPECTRAL[recipe.spectral]
     thresholds = largest_lam(observations, recipe) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
-    # The grid is one of thresholds; for LSP with θ = √λ the threshold is √λ.
-    grid: list[float] = (thresholds**2 if recipe.spectral == "lsp" else thresholds).tolist()
-    return grid
+    return [lam_at_threshold(build, threshold) for threshold in thresholds.tolist()]
 
 
 def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], list[float]]) -> list[float]:

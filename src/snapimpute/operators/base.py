@@ -101,6 +101,27 @@ class Sum(MatrixOperator):
         return out
 
 
+@dataclass(frozen=True)
+class Scaled(MatrixOperator):
+    """c·A of an operator A."""
+
+    factor: float
+    operator: MatrixOperator
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """Shape of A."""
+        return self.operator.shape
+
+    def matmat(self, B: Array) -> Array:
+        """c·(A·B)."""
+        return self.operator.matmat(self.factor * B)
+
+    def rmatmat(self, C: Array) -> Array:
+        """c·(Aᵀ·C)."""
+        return self.operator.rmatmat(self.factor * C)
+
+
 class Sparse(MatrixOperator):
     """The matrix with the given values on the observed cells and 0 elsewhere.
 

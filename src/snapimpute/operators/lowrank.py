@@ -131,6 +131,17 @@ class LowRank(MatrixOperator):
         neither = LowRank(outer_left, other.s, outer_right).norm()
         return math.hypot(float(both), float(left), float(right), neither)
 
+    def inner(self, other: MatrixOperator) -> float:
+        """⟨X, A⟩ = Σ_ij x_ij a_ij, one product with A."""
+        return float(np.sum((self.U * self.s) * other.matmat(self.V)))
+
+    def orthonormalised(self) -> LowRank:
+        """Return the same matrix with orthonormal factors and s ≥ 0 descending."""
+        left, R = np.linalg.qr(self.U)
+        right, T = np.linalg.qr(self.V)
+        P, s, Qt = np.linalg.svd((R * self.s) @ T.T, full_matrices=False)
+        return LowRank(left @ P, s, right @ Qt.T)
+
     def truncated(self, rank: int) -> LowRank:
         """Keep the first ``rank`` factors."""
         return LowRank(self.U[:, :rank], self.s[:rank], self.V[:, :rank])

@@ -68,6 +68,7 @@ def partial_svd(
     k: int,
     *,
     above: float | None = None,
+    at_least: int = 0,
     warm_start: Array | None = None,
     tol: float = 1e-8,
     max_rank: int | None = None,
@@ -85,6 +86,8 @@ def partial_svd(
     above : float, optional
         If given, all triplets with a singular value above it are returned
         instead, however many there are.
+    at_least : int
+        With ``above``: return that many triplets also where their values are smaller.
     warm_start : array n×p, optional
         Right vectors near those sought, for instance `PartialSVD.subspace`.
     tol : float
@@ -106,7 +109,7 @@ def partial_svd(
     side = min(operator.shape)
     limit = side if max_rank is None else min(max_rank, side)
     rng = np.random.default_rng(0) if rng is None else rng
-    search = _Search(operator, above, min(k, limit), limit)
+    search = _Search(operator, above, min(max(k, at_least), limit), limit, at_least)
     if search.whole_is_cheaper(min(search.k + GUARD, side)):
         return search.whole_space()
     search.start(warm_start, rng)
@@ -141,11 +144,12 @@ def _check_arguments(operator: MatrixOperator, k: int, warm_start: Array | None,
 class _Search:
     """The bases of one call of `partial_svd`: AᵀQ = VB, and the Ritz triplets in them."""
 
-    def __init__(self, operator: MatrixOperator, above: float | None, k: int, limit: int) -> None:
+    def __init__(self, operator: MatrixOperator, above: float | None, k: int, limit: int, at_least: int) -> None:
         self.A = operator
         self.above = above
         self.k = k
         self.limit = limit
+        self.at_least = at_least
         self.side = min(operator.shape)
         self.passes = 0
         self.rounds = 0
@@ -201,8 +205,8 @@ class _Search:
     # ------------------------------------------------------------ what is wanted of them
     def wanted(self) -> int:
         """Number of leading Ritz triplets asked for."""
-        count = self.k if self.above is None else int((self.s > self.above).sum())
-        return min(count, self.limit)
+        count = self.k if self.above is None else max(int((self.s > self.above).sum()), self.at_least)
+        return min(count, self.limit, self.s.size)
 
     def too_small(self, wanted: int) -> bool:
         """Whether there are hardly more vectors than triplets wanted, so that more may follow."""
@@ -260,7 +264,7 @@ class _Search:
         """A basis of the whole smaller side needs no iteration: one product and a full SVD."""
         m, n = self.A.shape
         tall = self._matmat(np.eye(n)) if n <= m else self._rmatmat(np.eye(m))
-        left, self.s, right = _full_svd(tall, self.above or 0.0)
+        left, self.s, right = _full_svd(tall, 0.0 if self.at_least else self.above or 0.0)
         self.kept = self.wanted()
         count = min(self.kept + GUARD, self.s.size)
         left, right = left[:, :count], right[:, :count]
@@ -313,10 +317,15 @@ def _householder(block: Array) -> tuple[Array, Array]:
 
 def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
     """Return Q orthonormal and orthogonal to the basis, and C with block = [basis, Q]·C."""
+    if basis.shape[1] == 0:
+        return orthonormal(block)
     inside = basis.T @ block
     Q, R = orthonormal(block - basis @ inside)
     again = basis.T @ Q  # what rounding left inside matters where the block almost lies there
-    if np.linalg.norm(again) > 0.5:
+    left = np.linalg.norm(again)
+    if left <= 1e-14 * math.sqrt(basis.shape[1]):
+        return Q, np.vstack([inside, R])
+    if left > 0.5:
         # Some column does lie there. Householder's Q is orthogonal whatever the columns are.
         Q = np.linalg.qr(np.hstack([basis, block])).Q[:, basis.shape[1] :]
         return Q, np.vstack([inside, Q.T @ block])

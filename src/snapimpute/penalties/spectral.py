@@ -158,12 +158,11 @@ class CappedL1(SpectralPenalty):
         return float(self.lam * np.sum(np.minimum(np.asarray(s, dtype=np.float64), self.theta)))
 
     def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
-        """Compare the best point up to θ, min(θ, (s − step·λ)₊), with the best one beyond, max(s, θ)."""
-        s = np.asarray(s, dtype=np.float64)
-        pull = _check_positive("step", step) * self.lam
-        small, large = np.clip(s - pull, 0.0, self.theta), np.maximum(s, self.theta)
-        better = pull * small + 0.5 * small * (small - 2 * s) <= pull * self.theta + 0.5 * large * (large - 2 * s)
-        return np.where(s <= self.threshold(step), 0.0, np.where(better, small, large))
+        """Soft threshold up to θ + step·λ/2, where keeping s is as good; all is kept or cut if step·λ > 2θ."""
+        s, edge = np.asarray(s, dtype=np.float64), self.threshold(step)
+        pull = step * self.lam
+        shrunk = (s <= self.theta + 0.5 * pull) & (pull <= 2 * self.theta)
+        return np.where(s <= edge, 0.0, np.where(shrunk, s - pull, s))
 
     def threshold(self, step: float = 1.0) -> float:
         """step·λ while step·λ ≤ 2θ; beyond, √(2·step·λ·θ), where keeping s is as good as 0."""
@@ -246,7 +245,8 @@ class MCP(SpectralPenalty):
         edge = self.threshold(step)
         if step >= self.gamma:
             return np.where(s <= edge, 0.0, s)
-        inner = (s - edge) / (1 - step / self.gamma)
+        # Near step = γ the slope is so large that rounding could carry the line beyond s.
+        inner = np.minimum((s - edge) * (self.gamma / (self.gamma - step)), s)
         return np.where(s <= edge, 0.0, np.where(s >= self.gamma * self.lam, s, inner))
 
     def threshold(self, step: float = 1.0) -> float:
@@ -279,23 +279,27 @@ class SCAD(SpectralPenalty):
 
     def value(self, s: ArrayLike) -> float:
         """Σ_i of the three pieces."""
-        return float(np.sum(self._cost(np.asarray(s, dtype=np.float64))))
-
-    def _cost(self, t: Array) -> Array:
+        t = np.asarray(s, dtype=np.float64)
         over = np.clip(t, self.lam, self.a * self.lam) - self.lam
-        return self.lam * np.minimum(t, self.lam) + over * (self.lam - over / (2 * (self.a - 1)))
+        return float(np.sum(self.lam * np.minimum(t, self.lam) + over * (self.lam - over / (2 * (self.a - 1)))))
 
     def prox(self, s: ArrayLike, step: float = 1.0) -> Array:
-        """Compare the best point of each piece; the middle one has a minimum inside only while step < a − 1."""
-        s = np.asarray(s, dtype=np.float64)
-        lam, a, edge = self.lam, self.a, self.threshold(step)
-        pieces = [np.clip(s - step * lam, 0.0, lam), np.maximum(s, a * lam)]
-        if step < a - 1:
-            pieces.append(np.clip(((a - 1) * s - step * a * lam) / (a - 1 - step), lam, a * lam))
-        candidates = np.stack(pieces)
-        values = step * self._cost(candidates) + 0.5 * candidates * (candidates - 2 * s)
-        best = np.take_along_axis(candidates, np.argmin(values, axis=0)[None], axis=0)[0]
-        return np.where(s <= edge, 0.0, best)
+        """Soft threshold up to (1 + step)λ, then a line up to s = aλ, while step < a − 1.
+
+        From there on the middle piece has no minimum inside: the soft threshold ends where keeping s is
+        as good, at λ(step + a + 1)/2, or, once step > a + 1, all is kept or cut.
+        """
+        s, edge = np.asarray(s, dtype=np.float64), self.threshold(step)
+        lam, last = self.lam, self.a - 1
+        if step > self.a + 1:
+            return np.where(s <= edge, 0.0, s)
+        if step >= last:
+            return np.where(s <= edge, 0.0, np.where(s <= 0.5 * lam * (step + self.a + 1), s - edge, s))
+        bend = lam * (1 + step)
+        # As for `MCP`, rounding must not carry a piece beyond its end.
+        line = np.minimum(lam + (s - bend) * (last / (last - step)), s)
+        low = np.where(s <= edge, 0.0, np.where(s <= bend, np.minimum(s - edge, lam), line))
+        return np.where(s >= self.a * lam, s, low)
 
     def threshold(self, step: float = 1.0) -> float:
         """step·λ while step ≤ a + 1, else λ√(step·(a + 1))."""
@@ -344,6 +348,8 @@ def lam_at_threshold(build: Callable[[float], SpectralPenalty], target: float) -
     """
     if target <= 0:
         return 0.0
+    if build(_check_positive("target", target)).threshold() == target:
+        return float(target)
 
     def excess(log_lam: float) -> float:
         return math.log(max(build(math.exp(log_lam)).threshold(), 1e-300) / target)
@@ -353,7 +359,7 @@ def lam_at_threshold(build: Callable[[float], SpectralPenalty], target: float) -
         low -= 4.0
     while excess(high) < 0:
         high += 4.0
-    return math.exp(low if low == high else float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
+    return math.exp(float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
 
 
 def _check_positive(name: str, value: float, *, zero: bool = False) -> float:

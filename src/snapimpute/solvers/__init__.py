@@ -1,12 +1,30 @@
 """Solvers, and the loop that runs them."""
 
-from typing import Any
-
-from snapimpute.solvers.base import Solver, solve
+from snapimpute.solvers.base import Card, Solver
+from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.loop import solve
 from snapimpute.solvers.proximal import APG, SoftImpute
+from snapimpute.solvers.registry import SOLVERS, fitting, pick
 from snapimpute.solvers.result import Info, Result, Status
+from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
 
-SOLVERS: dict[str, type[Solver[Any]]] = {s.name: s for s in (SoftImpute, APG)}
-"""Every solver by name."""
-
-__all__ = ["APG", "SOLVERS", "Info", "Result", "SoftImpute", "Solver", "Status", "solve"]
+__all__ = [
+    "APG",
+    "APGL",
+    "FPC",
+    "FPCA",
+    "NIAPG",
+    "NMAPG",
+    "SOLVERS",
+    "AISImpute",
+    "Card",
+    "FaNCL",
+    "Info",
+    "Result",
+    "SoftImpute",
+    "Solver",
+    "Status",
+    "fitting",
+    "pick",
+    "solve",
+]

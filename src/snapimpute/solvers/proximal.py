@@ -1,98 +1,197 @@
 """Proximal gradient solvers: a gradient step on the smooth part of (E), then the spectral prox.
 
 The smooth part of (E) is the fit on Ω plus the Moreau envelope of the discrete
-penalty on Ωᶜ; its gradient is 1-Lipschitz, so every step has length 1, and
-Y minus the gradient is `Problem.imputed`.
+penalty on Ωᶜ; its gradient is 1-Lipschitz, and Y minus the gradient is
+`Problem.imputed`, so that a step of length 1 thresholds that matrix.
 
 Each step solves its prox to a backward error of at most a fraction `accuracy`
 of the last ‖X − Y‖_F, measured by the partial SVD. With an error of norm ε
-plain proximal gradient still falls by ½‖X⁺ − X‖² − ε‖X⁺ − X‖.
+plain proximal gradient still falls by ½‖X⁺ − X‖² − ε‖X⁺ − X‖. Solvers whose
+authors take a fixed number of power steps allow the partial SVD as many passes
+at most; what is then left of the error is measured, and counted in the
+certificate.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from snapimpute.operators import LowRank, PartialSVD, partial_svd
-from snapimpute.operators.base import MatrixOperator
+from snapimpute.operators import LowRank, partial_svd
+from snapimpute.penalties import SpectralPenalty
 from snapimpute.problem import ObjectiveName, Problem
-from snapimpute.solvers.base import Context, Solver, State
+from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context, Solver, State
 from snapimpute.types import Array
+
+STEP_COST = "3 passes: |Ω|k + (m+n)k², discrete: mn(r+k)"
+"""Of a step whose warm start was good; r is the rank, k = r + 10 and two random directions."""
+
+
+class Point(NamedTuple):
+    """A matrix and its entries on Ω."""
+
+    x: LowRank
+    observed: Array
+
+    @classmethod
+    def combine(cls, weights: Sequence[float], points: Sequence[Point]) -> Point:
+        """Σ_i weights_i · points_i; the same point given twice is counted once."""
+        merged: dict[int, tuple[float, Point]] = {}
+        for weight, point in zip(weights, points, strict=True):
+            merged[id(point.x)] = (weight + merged.get(id(point.x), (0.0, point))[0], point)
+        factors = [w for w, _ in merged.values()]
+        observed = sum((w * p.observed for w, p in merged.values()), start=np.zeros_like(points[0].observed))
+        return cls(LowRank.combine(factors, [p.x for _, p in merged.values()]), observed)
+
+
+class Move(NamedTuple):
+    """One proximal gradient step from Y: where it led, how far, how exactly, and where to start the next SVD."""
+
+    to: Point
+    length: float
+    error: float
+    subspace: Array
+    step: float
+
+    @property
+    def certificate(self) -> float:
+        """Bound on dist(0, ∂E(X)): I/step − ∇h is Lipschitz with the constant max(1, step − 1)/step."""
+        return (max(1.0, self.step - 1.0) * self.length + self.error) / self.step
 
 
 @dataclass(frozen=True, eq=False)
 class ProximalState(State):
-    """Adds the iterate before, the right space to warm-start from, and t of the FISTA sequence, which begins 0, 1."""
+    """Adds the iterate before, the right space to warm-start from, and the scale of the last move."""
 
-    before: LowRank
-    before_observed: Array
+    before: Point
     subspace: Array | None
-    t: float = 0.0
+    scale: float
+
+    @property
+    def point(self) -> Point:
+        """The iterate with its entries on Ω."""
+        return Point(self.x, self.x_observed)
 
 
-class ProximalGradient(Solver[ProximalState]):
-    """The shared step: extrapolate, impute, threshold; Eqs. (8), (10) and (13)."""
+P = TypeVar("P", bound=ProximalState)
+
+
+class Proximal(Solver[P], Generic[P]):
+    """What all proximal gradient solvers share: the step, and how exactly it is taken."""
 
     objective_name: ClassVar[ObjectiveName] = "E"
+    max_passes: ClassVar[int] = 60
     accuracy: float
 
-    def momentum(self, state: ProximalState) -> tuple[float, float]:
-        """β of the next iteration, and the next t of the FISTA sequence."""
-        return 0.0, state.t
-
-    def init(self, problem: Problem, x0: LowRank, context: Context) -> ProximalState:
-        """Start at x0 = X_0 = X_{−1}."""
-        observed = problem.at_observed(x0)
-        subspace = x0.V if x0.rank else None
-        return ProximalState(x0, observed, 0, np.inf, np.inf, x0, observed, subspace)
-
-    def step(self, problem: Problem, state: ProximalState, context: Context) -> ProximalState:
-        """X_t = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(Y_t)))."""
-        beta, t = self.momentum(state)
-        y = LowRank.combine([1 + beta, -beta], [state.x, state.before])  # Eq. (13a), sign corrected
-        y_observed = (1 + beta) * state.x_observed - beta * state.before_observed
-        svd = self._leading_triplets(problem, problem.imputed(y, y_observed), state, context)  # Eq. (13b)
-        x = threshold(problem, svd)  # Eq. (13c)
-        return ProximalState(
-            x=x,
-            x_observed=problem.at_observed(x),
-            iteration=state.iteration + 1,
-            change=x.distance(state.x),
-            certificate=x.distance(y) + svd.residual,
-            before=state.x,
-            before_observed=state.x_observed,
-            subspace=svd.subspace,
-            t=t,
-        )
-
-    def _leading_triplets(
-        self, problem: Problem, operator: MatrixOperator, state: ProximalState, context: Context
-    ) -> PartialSVD:
-        above = problem.spectral.threshold()
+    def move(
+        self,
+        problem: Problem,
+        y: Point,
+        state: ProximalState,
+        context: Context,
+        *,
+        spectral: SpectralPenalty | None = None,
+        step: float = 1.0,
+        finer: float = 1.0,
+    ) -> Move:
+        """X = prox_{step·λg}(Y − step·∇h(Y)), with an error ``finer`` times that of `accuracy`."""
+        spectral = spectral or problem.spectral
+        above = spectral.threshold(step)
         size = float(np.linalg.norm(problem.targets))
         # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
-        scale = state.certificate if np.isfinite(state.certificate) else max(above, 1e-6 * size)
-        return partial_svd(
-            operator,
+        scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
+        svd = partial_svd(
+            problem.gradient_step(*y, step),
             state.x.rank,
             above=above,
+            at_least=spectral.untouched,
             warm_start=state.subspace,
-            tol=max(self.accuracy * scale, 1e-12 * size),
+            tol=max(finer * self.accuracy * scale, 1e-12 * size),
             max_rank=context.max_rank,
+            max_passes=self.max_passes if finer == 1 else 60,
             rng=context.rng(state.iteration),
         )
+        s = spectral.prox(svd.x.s, step)
+        x = LowRank(svd.x.U, s, svd.x.V).truncated(int((s > 0).sum()))
+        return Move(Point(x, problem.at_observed(x)), x.distance(y.x), svd.residual, svd.subspace, step)
+
+
+def start(problem: Problem, x0: LowRank) -> tuple[LowRank, Array, int, float, float, Point, Array | None, float]:
+    """The fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0."""
+    observed = problem.at_observed(x0)
+    return x0, observed, 0, np.inf, np.inf, Point(x0, observed), x0.V if x0.rank else None, np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class MomentumState(ProximalState):
+    """Adds the penalty of the stage, t of the FISTA sequence, which begins 0, 1, and 1/step where that changes."""
+
+    spectral: SpectralPenalty
+    t: float = 0.0
+    continuing: bool = False
+    lipschitz: float = 1.0
+
+    @property
+    def measure(self) -> float:
+        """The relative change, once λ has come down to its final value."""
+        return math.inf if self.continuing else super().measure
+
+
+class ProximalGradient(Proximal[MomentumState]):
+    """Extrapolate, impute, threshold: Eqs. (8), (10) and (13)."""
+
+    step_size: float = 1.0
+
+    @abstractmethod
+    def momentum(self, state: MomentumState) -> tuple[float, float]:
+        """β of the next iteration, and the next t of the FISTA sequence."""
+
+    def stage(self, problem: Problem, state: MomentumState) -> SpectralPenalty:
+        """The penalty of the next iteration; with continuation one with a larger λ."""
+        return problem.spectral
+
+    def init(self, problem: Problem, x0: LowRank, context: Context) -> MomentumState:
+        """Start at x0 = X_0 = X_{−1}."""
+        return MomentumState(*start(problem, x0), problem.spectral)
+
+    def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
+        """X_t = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(Y_t)))."""
+        spectral = self.stage(problem, state)
+        beta, t = self.momentum(state)
+        y = Point.combine([1 + beta, -beta], [state.point, state.before])  # Eq. (13a), sign corrected
+        move = self.move(problem, y, state, context, spectral=spectral, step=self.step_size)  # Eqs. (13b), (13c)
+        return arrived(problem, state, move, spectral, t)
+
+
+def arrived(problem: Problem, state: MomentumState, move: Move, spectral: SpectralPenalty, t: float) -> MomentumState:
+    """The state after a move."""
+    continuing = spectral.lam > problem.spectral.lam
+    return MomentumState(
+        x=move.to.x,
+        x_observed=move.to.observed,
+        iteration=state.iteration + 1,
+        change=move.to.x.distance(state.x),
+        certificate=math.inf if continuing else move.certificate,
+        before=state.point,
+        subspace=move.subspace,
+        scale=move.length + move.error,
+        spectral=spectral,
+        t=t,
+        continuing=continuing,
+    )
 
 
 @dataclass(frozen=True)
 class SoftImpute(ProximalGradient):
     """Proximal gradient: X⁺ = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(X))), Eq. (8) for ξ = 0.
 
-    (E) falls in every step, for any penalty. Mazumder, Hastie, Tibshirani,
-    JMLR 2010.
+    (E) falls in every step, for any penalty. For its path of λ with warm starts
+    see `solvers.path`.
 
     Parameters
     ----------
@@ -102,6 +201,19 @@ class SoftImpute(ProximalGradient):
 
     accuracy: float = 1e-2
     name: ClassVar[str] = "soft-impute"
+    card: ClassVar[Card] = Card(
+        title="Soft-Impute",
+        minimises="(E), falling in every step",
+        spectral=ANY_SPECTRAL,
+        discrete=True,
+        convex=False,
+        cost=STEP_COST,
+        paper="Mazumder, Hastie, Tibshirani, JMLR 2010",
+    )
+
+    def momentum(self, state: MomentumState) -> tuple[float, float]:
+        """None."""
+        return 0.0, state.t
 
 
 @dataclass(frozen=True)
@@ -123,21 +235,30 @@ class APG(ProximalGradient):
     beta: Literal["paper", "fista"] = "paper"
     accuracy: float = 1e-2
     name: ClassVar[str] = "apg"
+    card: ClassVar[Card] = Card(
+        title="Accelerated proximal gradient",
+        minimises="(E); without convexity nothing is promised",
+        spectral=ANY_SPECTRAL,
+        discrete=True,
+        convex=False,
+        cost=STEP_COST,
+        paper="Iimori, de Abreu, Taghizadeh, Ishibashi 2020, Eqs. 10, 13; Beck, Teboulle, SIIMS 2009",
+    )
 
     def __post_init__(self) -> None:
         if self.beta not in ("paper", "fista"):
             raise ValueError(f'beta must be "paper" or "fista", got {self.beta!r}')
 
-    def momentum(self, state: ProximalState) -> tuple[float, float]:
+    def momentum(self, state: MomentumState) -> tuple[float, float]:
         """β of the next iteration, and the next t of the FISTA sequence."""
-        following = 0.5 * (1 + math.sqrt(1 + 4 * state.t**2))
+        beta, following = fista(state.t)
         if self.beta == "fista":
-            return max(state.t - 1, 0.0) / following, following
+            return beta, following
         iteration = state.iteration + 1
         return (iteration - 1) / (iteration + 2), following
 
 
-def threshold(problem: Problem, svd: PartialSVD, step: float = 1.0) -> LowRank:
-    """Apply the spectral prox to the singular values and drop the zeros."""
-    s = problem.spectral.prox(svd.x.s, step)
-    return LowRank(svd.x.U, s, svd.x.V).truncated(int((s > 0).sum()))
+def fista(t: float, ratio: float = 1.0) -> tuple[float, float]:
+    """(β, t⁺) of the FISTA sequence; ``ratio`` is the last step length over the present one."""
+    following = 0.5 * (1 + math.sqrt(1 + 4 * ratio * t * t))
+    return max(t - 1, 0.0) / following, following

@@ -50,10 +50,13 @@ class Result:
         One row per iteration: iteration, seconds (of the solver alone),
         objective, fit, spectral, discrete, certificate, rank, and what a
         callback recorded.
-    objective_name : {"E", "P"}
-        Which objective the history reports.
+    objective_name : {"E", "P", "C"}
+        Which objective the history reports; "C" is ‖X‖_* under the constraint
+        P_Ω(X) = P_Ω(O), whose violation the column "fit" shows.
     settings : dict
-        What was run: solver, penalties, limits, seed.
+        What was run: solver and why it was picked, penalties, limits, seed.
+    extras : dict
+        What some solvers find besides x; see there.
     """
 
     x: LowRank
@@ -62,6 +65,7 @@ class Result:
     history: dict[str, NDArray[Any]]
     objective_name: ObjectiveName
     settings: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_iter(self) -> int:

@@ -1,0 +1,231 @@
+"""The one loop: it runs every solver."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from snapimpute.operators import LowRank
+from snapimpute.operators.threads import single_threaded_blas
+from snapimpute.problem import Problem
+from snapimpute.solvers.base import Context, Solver, State
+from snapimpute.solvers.registry import pick
+from snapimpute.solvers.result import History, Info, Result, Status
+
+SMALL_SIDE = 10_000
+"""Below, the blocks are so small that BLAS threads cost more than they bring."""
+
+Callback = Callable[[Info], "bool | Mapping[str, float] | None"]
+
+
+def solve(
+    problem: Problem,
+    solver: Solver[Any] | str = "auto",
+    *,
+    x0: LowRank | None = None,
+    max_iter: int = 500,
+    tol: float = 1e-5,
+    max_rank: int | None = None,
+    callback: Callback | None = None,
+    evaluate_every: int = 1,
+    random_state: int = 0,
+) -> Result:
+    """Minimise a problem with a solver.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : Solver or str
+        For instance ``solvers.APG()``; a name such as "apg" takes its defaults;
+        "auto" picks one that fits, and ``result.settings["why"]`` says why.
+        A solver that cannot treat the problem is refused at once.
+    x0 : LowRank, optional
+        Where to start; the zero matrix if not given.
+    max_iter : int
+        Iterations at most.
+    tol : float
+        Stop when ‖X⁺ − X‖_F ≤ tol·‖X⁺‖_F; 0 never stops early. Solvers with an
+        equality constraint compare the relative residual on Ω with it instead.
+    max_rank : int, optional
+        Keep at most that many singular triplets in every step. The problem
+        solved is then another one, unless the solution's rank is smaller.
+    callback : callable, optional
+        Called with an `Info` after each iteration. A mapping that it returns
+        becomes columns of the history; True stops the run.
+    evaluate_every : int
+        Evaluate the objective in every so many iterations (and the last). For
+        a discrete problem an evaluation is one pass over all cells.
+    random_state : int
+        Seed of the random starting blocks of the partial SVD.
+
+    Returns
+    -------
+    Result
+        The last iterate; after an interruption (Ctrl-C) or a non-finite value,
+        the best one evaluated so far. ``result.status`` says which.
+
+    Examples
+    --------
+    >>> import snapimpute as si
+    >>> observations = si.Observations.from_dense([[1, 5, np.nan], [np.nan, 5, 1], [1, 5, 1]])
+    >>> result = solve(si.Problem(observations, si.Nuclear(0.1)), si.solvers.APG())
+    >>> result.status.code, result.x.rank
+    ('converged', 1)
+    """
+    _check_limits(max_iter, tol, max_rank, evaluate_every)
+    picked = pick(problem, solver)
+    start = LowRank.zeros(problem.shape) if x0 is None else x0
+    if start.shape != problem.shape:
+        raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
+    run = _Run(problem, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)))
+    status = run.loop(start, max_iter, tol)
+    settings = {
+        "solver": repr(picked.solver),
+        "why": picked.why,
+        "spectral": repr(problem.spectral),
+        "discrete": repr(problem.discrete),
+        "max_iter": max_iter,
+        "tol": tol,
+        "max_rank": max_rank,
+        "random_state": random_state,
+    }
+    history = run.history.columns()
+    return Result(run.answer, problem.offsets, status, history, picked.solver.objective_name, settings, run.extras)
+
+
+class _Run:
+    """One run of the loop: clock, history, best so far."""
+
+    def __init__(
+        self, problem: Problem, solver: Solver[Any], callback: Callback | None, every: int, context: Context
+    ) -> None:
+        self.problem, self.solver, self.callback, self.every, self.context = problem, solver, callback, every, context
+        self.history = History()
+        self.seconds = 0.0
+        self.best = np.inf
+        self.extras: dict[str, Any] = {}
+
+    def loop(self, x0: LowRank, max_iter: int, tol: float) -> Status:
+        self.answer = x0
+        try:
+            state = self._timed(self.solver.init, x0)
+            for iteration in range(1, max_iter + 1):
+                state = self._timed(self.solver.step, state)
+                if not (math.isfinite(state.size) and not math.isnan(state.certificate)):
+                    raise FloatingPointError("the iterate is not finite")
+                done = state.final or (tol > 0 and state.measure <= tol)
+                last = done or iteration == max_iter
+                if last:
+                    state = self._timed(self.solver.finish, state)
+                stop = self._record(state, last=last)
+                if stop and not last:
+                    state = self._finish_early(state)
+                if last or stop:
+                    self.answer, self.extras = state.x, self.solver.extras(state)
+                    return self._ended(state, done, stop, iteration, tol)
+        except KeyboardInterrupt:
+            return self._broken_off("interrupted", "Interrupted")
+        except (FloatingPointError, OverflowError) as err:
+            return self._broken_off("diverged", f"A value that is not finite appeared ({err})")
+        raise AssertionError("unreachable: max_iter is at least 1")
+
+    def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        begin = time.perf_counter()
+        with single_threaded_blas(when=max(self.problem.shape) < SMALL_SIDE), _quiet_overflow():
+            out = work(self.problem, *arguments, self.context)
+        self.seconds += time.perf_counter() - begin
+        return out
+
+    def _record(self, state: State, *, last: bool) -> bool:
+        """Append a row to the history; whether the callback asks to stop."""
+        row: dict[str, Any] = {"iteration": state.iteration, "seconds": self.seconds}
+        row |= {"certificate": state.certificate, "rank": state.x.rank} | self.solver.columns(state)
+        if last or state.iteration % self.every == 0:
+            self._evaluate(state, row)
+        elif not np.isfinite(self.best):
+            self.answer = state.x  # nothing to compare it with yet
+        self.history.rows.append(row)
+        return self._ask_callback(state, row)
+
+    def _finish_early(self, state: State) -> State:
+        """The callback asked to stop: what the last row says must be true of the answer."""
+        finished: State = self._timed(self.solver.finish, state)
+        row = self.history.rows[-1]
+        if finished is not state or "objective" not in row:
+            self._evaluate(finished, row)
+            row["rank"] = finished.x.rank
+        return finished
+
+    def _evaluate(self, state: State, row: dict[str, Any]) -> None:
+        with _quiet_overflow():
+            terms = self.solver.terms(self.problem, state)
+        if not np.isfinite(terms.objective):
+            raise FloatingPointError("the objective is not finite")
+        row |= {"objective": terms.objective, "fit": terms.fit}
+        row |= {"spectral": terms.spectral, "discrete": terms.discrete}
+        merit = self.solver.merit(state, terms)
+        if merit <= self.best:
+            self.best, self.answer, self.extras = merit, state.x, self.solver.extras(state)
+
+    def _ask_callback(self, state: State, row: dict[str, Any]) -> bool:
+        if self.callback is None:
+            return False
+        info = Info(state.iteration, state.x, self.problem, row)
+        answer = self.callback(info)
+        if isinstance(answer, Mapping):
+            info.record(answer)
+            return False
+        return bool(answer)
+
+    def _ended(self, state: State, done: bool, stop: bool, iteration: int, tol: float) -> Status:
+        what = self.solver.measures
+        if state.final:
+            return Status("converged", "Solved in one go: this method does not iterate here.")
+        if done:
+            message = f"Converged: the {what} fell to {state.measure:.1e} in {iteration} iterations."
+            return Status("converged", message)
+        if stop:
+            return Status("stopped", f"Stopped by the callback after {iteration} iterations.")
+        if tol == 0:
+            return Status(
+                "max_iter", f"Ran all {iteration} iterations that were asked for (tol=0 never stops early)."
+            )
+        return Status(
+            "max_iter",
+            f"Stopped at max_iter={iteration} with a {what} of {state.measure:.1e}, above tol={tol:g}.",
+            "Raise max_iter, or tol if this is close enough.",
+        )
+
+    def _broken_off(self, code: str, message: str) -> Status:
+        done = len(self.history.rows)
+        unevaluated = "the last iterate" if done else "the starting point"
+        kept = "the best iterate so far" if np.isfinite(self.best) else unevaluated
+        advice = {
+            "interrupted": "Pass it as x0 to go on from there.",
+            "diverged": "Check the scale of the data, lower xi, or use a solver with a safeguard.",
+        }[code]
+        return Status(code, f"{message} after {done} iteration(s); x is {kept}.", advice)
+
+
+def _quiet_overflow() -> np.errstate:
+    """The loop itself looks for what is not finite, and says so in the status."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+def _check_limits(max_iter: int, tol: float, max_rank: int | None, evaluate_every: int) -> None:
+    _check_count("max_iter", max_iter)
+    _check_count("evaluate_every", evaluate_every)
+    if max_rank is not None:
+        _check_count("max_rank", max_rank, " or None")
+    if not tol >= 0:
+        raise ValueError(f"tol must be at least 0, got {tol}")
+
+
+def _check_count(name: str, value: object, otherwise: str = "") -> None:
+    if not (isinstance(value, Integral) and int(value) >= 1):
+        raise ValueError(f"{name} must be a whole number, at least 1{otherwise}, got {value!r}")

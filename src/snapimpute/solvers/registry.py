@@ -1,0 +1,60 @@
+"""The one list of solvers, which of them fit a problem, and which one to take if nobody says."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from snapimpute.problem import Problem
+from snapimpute.solvers.base import Solver
+from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.proximal import APG, SoftImpute
+from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
+
+SOLVERS: dict[str, type[Solver[Any]]] = {
+    s.name: s for s in (SoftImpute, APG, APGL, FPC, FPCA, AISImpute, NMAPG, NIAPG, FaNCL)
+}
+"""Every solver by name."""
+
+
+class Pick(NamedTuple):
+    """A solver, and why it was taken."""
+
+    solver: Solver[Any]
+    why: str
+
+
+def fitting(problem: Problem) -> list[str]:
+    """Names of the solvers that can treat a problem."""
+    return [name for name, solver in SOLVERS.items() if solver.objection(problem) is None]
+
+
+def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
+    """Return the solver given, found by its name, or chosen if that is "auto"; refuse one that does not fit.
+
+    Examples
+    --------
+    >>> import snapimpute as si
+    >>> observations = si.Observations.from_dense([[1, 5, None], [None, 5, 1]])
+    >>> pick(si.Problem(observations, si.Rank(1.0)), "auto").why
+    'Rank(lam=1.0) is not convex: niAPG keeps the objective below a bound'
+    """
+    if isinstance(solver, str):
+        if solver == "auto":
+            return _auto(problem)
+        if solver not in SOLVERS:
+            raise ValueError(f'solver must be "auto" or one of {", ".join(SOLVERS)}, got {solver!r}')
+        solver = SOLVERS[solver]()
+    if not isinstance(solver, Solver):
+        raise TypeError(f"solver must be a Solver or the name of one, got {type(solver).__name__}")
+    objection = solver.objection(problem)
+    if objection is not None:
+        fits = ", ".join(fitting(problem))
+        raise ValueError(f"{type(solver).__name__} {objection}. Solvers that fit this problem: {fits}")
+    return Pick(solver, "given")
+
+
+def _auto(problem: Problem) -> Pick:
+    if not problem.convex:
+        term = problem.discrete if problem.spectral.convex else problem.spectral
+        return Pick(NIAPG(), f"{term!r} is not convex: niAPG keeps the objective below a bound")
+    return Pick(AISImpute(), "every term is convex: AIS-Impute needs the fewest and cheapest iterations")

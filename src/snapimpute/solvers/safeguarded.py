@@ -1,0 +1,287 @@
+"""Solvers for penalties that are not convex: every step is checked against a bound on the objective.
+
+A step of length below 1 falls by (1/step − 1)/2·‖X⁺ − V‖² if its prox is exact.
+Where a measured objective does not keep to the bound, the step is taken again
+from the last iterate with a finer SVD, and if rounding leaves nothing to gain,
+the iterate stays where it is. The bound is a column of the history. With
+`ComposedL1`, which is not the prox of its value, no bound is promised.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, TypeVar
+
+from snapimpute.operators import LowRank
+from snapimpute.problem import Problem, Terms
+from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
+from snapimpute.solvers.continuation import Continued, check_open
+from snapimpute.solvers.proximal import (
+    STEP_COST,
+    MomentumState,
+    Move,
+    Point,
+    Proximal,
+    ProximalState,
+    arrived,
+    start,
+)
+
+FINER = (1.0, 1e-2, 1e-5, 1e-9)
+"""How much finer the prox is solved when a step was refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class SafeguardedState(ProximalState):
+    """Adds the bound that the objective of the next iterate keeps to."""
+
+    bound: float
+
+
+Q = TypeVar("Q", bound=SafeguardedState)
+
+
+class Safeguarded(Proximal[Q], Generic[Q]):
+    """Steps below the Lipschitz limit, and the way back when one fails."""
+
+    step_size: float
+
+    def __post_init__(self) -> None:
+        check_open("step_size", self.step_size, 1.0)
+
+    def columns(self, state: Q) -> dict[str, float]:
+        """The bound that this iterate had to keep to."""
+        return {"bound": state.bound}
+
+    def falling(self, problem: Problem, state: Q, context: Context) -> tuple[Move, Terms]:
+        """A step from the iterate itself that does not raise the objective; at last no step."""
+        before = problem.terms(state.x, state.x_observed) if state.terms is None else state.terms
+        for finer in FINER:
+            move = self.move(problem, state.point, state, context, step=self.step_size, finer=finer)
+            terms = problem.terms(*move.to)
+            if terms.objective <= before.objective or not promises(problem):
+                return move, terms
+        return move._replace(to=state.point, length=0.0, error=move.length), before
+
+
+def promises(problem: Problem) -> bool:
+    """Whether the prox of the discrete penalty is that of its value."""
+    return problem.discrete is None or not problem.is_discrete or problem.discrete.exact
+
+
+@dataclass(frozen=True, eq=False)
+class MonitorState(SafeguardedState):
+    """Adds Z, the t of two iterations, and the weight q of the average c, which is the bound."""
+
+    z: Point
+    t_before: float = 0.0
+    t: float = 1.0
+    q: float = 1.0
+
+
+@dataclass(frozen=True)
+class NMAPG(Safeguarded[MonitorState]):
+    """Non-monotone accelerated proximal gradient: F(X_k) stays below c_k, an average of the values so far.
+
+    The accelerated step is kept if F(Z⁺) ≤ c − δ‖Z⁺ − Y‖²; else a plain step
+    is taken beside it and the better of the two kept.
+
+    Parameters
+    ----------
+    step_size : float
+        α, below 1.
+    eta : float
+        Weight of the past in c.
+    delta : float
+    accuracy : float
+        Backward error allowed to each prox, relative to the last ‖X − Y‖_F.
+    """
+
+    step_size: float = 0.99
+    eta: float = 0.8
+    delta: float = 1e-4
+    accuracy: float = 1e-2
+    name: ClassVar[str] = "nmapg"
+    card: ClassVar[Card] = Card(
+        title="nmAPG",
+        minimises="(E), below a falling average",
+        spectral=ANY_SPECTRAL,
+        discrete=True,
+        convex=False,
+        cost=f"{STEP_COST}, objective; twice that where a step is refused",
+        paper="Li, Lin, NeurIPS 2015",
+    )
+
+    def init(self, problem: Problem, x0: LowRank, context: Context) -> MonitorState:
+        """z = x = x₋ = x0, t₋ = 0, t = 1, q = 1, c = F(x0)."""
+        terms = problem.terms(x0)
+        fields = start(problem, x0)
+        return MonitorState(*fields, terms.objective, Point(x0, fields[1]), terms=terms)
+
+    def step(self, problem: Problem, state: MonitorState, context: Context) -> MonitorState:
+        """The accelerated step, or the better of it and a plain one."""
+        a, b = state.t_before / state.t, (state.t_before - 1) / state.t
+        y = Point.combine([1 - a + b, a, -b], [state.point, state.z, state.before])
+        move = self.move(problem, y, state, context, step=self.step_size)
+        z, terms = move.to, problem.terms(*move.to)
+        if terms.objective > state.bound - self.delta * move.length**2:
+            plain, plain_terms = self.falling(problem, state, context)
+            if plain_terms.objective <= terms.objective:
+                move, terms = plain, plain_terms
+        q = self.eta * state.q + 1
+        return MonitorState(
+            x=move.to.x,
+            x_observed=move.to.observed,
+            iteration=state.iteration + 1,
+            change=move.to.x.distance(state.x),
+            certificate=move.certificate,
+            before=state.point,
+            subspace=move.subspace,
+            scale=move.length + move.error,
+            bound=(self.eta * state.q * state.bound + terms.objective) / q,
+            z=z,
+            t_before=state.t,
+            t=0.5 * (math.sqrt(4 * state.t**2 + 1) + 1),
+            q=q,
+            terms=terms,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RecentState(SafeguardedState):
+    """Adds the objectives of the last iterates, whose largest is the next bound."""
+
+    recent: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class NIAPG(Safeguarded[RecentState]):
+    """Non-convex inexact accelerated proximal gradient: one prox in each iteration, F below a recent maximum.
+
+    The step begins at the extrapolated point Y if F(Y) is at most the largest
+    of the last q + 1 objectives, else at X. With LSP it is the baseline of the
+    paper.
+
+    Parameters
+    ----------
+    q : int
+        How far back the maximum looks.
+    step_size : float
+        η, below 1.
+    accuracy : float
+        Backward error wanted of each prox, relative to the last ‖X − Y‖_F.
+
+    Notes
+    -----
+    The partial SVD takes two power steps (5 passes) at most.
+    """
+
+    q: int = 5
+    step_size: float = 0.99
+    accuracy: float = 1e-2
+    max_passes: ClassVar[int] = 5
+    name: ClassVar[str] = "niapg"
+    card: ClassVar[Card] = Card(
+        title="niAPG",
+        minimises="(E), below the recent maximum",
+        spectral=ANY_SPECTRAL,
+        discrete=True,
+        convex=False,
+        cost=f"{STEP_COST}, 2 objectives",
+        paper="Yao, Kwok, Gao, Chen, Liu, IJCAI 2017",
+    )
+
+    def init(self, problem: Problem, x0: LowRank, context: Context) -> RecentState:
+        """X_0 = X_{−1} = x0."""
+        terms = problem.terms(x0)
+        return RecentState(*start(problem, x0), terms.objective, (terms.objective,), terms=terms)
+
+    def step(self, problem: Problem, state: RecentState, context: Context) -> RecentState:
+        """A step from Y if F(Y) is low enough, else from X."""
+        k, bound = state.iteration + 1, max(state.recent)
+        beta = (k - 1) / (k + 2)
+        y = Point.combine([1 + beta, -beta], [state.point, state.before])
+        move = None
+        if beta > 0 and problem.terms(y.x.orthonormalised(), y.observed).objective <= bound:
+            move = self.move(problem, y, state, context, step=self.step_size)
+            terms = problem.terms(*move.to)
+        if move is None or (terms.objective > bound and promises(problem)):
+            move, terms = self.falling(problem, state, context)
+        return RecentState(
+            x=move.to.x,
+            x_observed=move.to.observed,
+            iteration=k,
+            change=move.to.x.distance(state.x),
+            certificate=move.certificate,
+            before=state.point,
+            subspace=move.subspace,
+            scale=move.length + move.error,
+            bound=bound,
+            recent=(*state.recent, terms.objective)[-self.q - 1 :],
+            terms=terms,
+        )
+
+
+@dataclass(frozen=True)
+class FaNCL(Continued):
+    """Fast nonconvex low-rank: plain proximal gradient with few power steps, while λ falls.
+
+    A step must lower the objective of its λ by c‖X⁺ − X‖², c = (1/step − 1)/4;
+    if it does not, it is taken again with a finer SVD.
+
+    Parameters
+    ----------
+    nu : float
+        How fast λ falls: λ_i = (λ₀ − λ)νⁱ + λ.
+    step_size : float
+        1/τ, below 1.
+    accuracy : float
+        Backward error wanted of each prox, relative to the last ‖X − Y‖_F.
+
+    Notes
+    -----
+    The partial SVD takes three power steps (7 passes) at most.
+    """
+
+    nu: float = 0.96
+    step_size: float = 0.99
+    accuracy: float = 1e-2
+    max_passes: ClassVar[int] = 7
+    name: ClassVar[str] = "fancl"
+    card: ClassVar[Card] = Card(
+        title="FaNCL",
+        minimises="(E), falling in every step at its λ",
+        spectral=ANY_SPECTRAL,
+        discrete=True,
+        convex=False,
+        cost=f"{STEP_COST}, objective",
+        paper="Yao, Kwok, Wang, Liu, IEEE TPAMI 2019",
+    )
+
+    def __post_init__(self) -> None:
+        check_open("nu", self.nu, 1.0)
+        check_open("step_size", self.step_size, 1.0)
+
+    def momentum(self, state: MomentumState) -> tuple[float, float]:
+        """None."""
+        return 0.0, state.t
+
+    def next_lam(self, state: MomentumState, final: float) -> float:
+        """λ_{i+1} − λ = ν(λ_i − λ)."""
+        return final + self.nu * (state.spectral.lam - final)
+
+    def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
+        """A plain step that falls far enough; at last no step."""
+        spectral, point = self.stage(problem, state), state.point
+        before = problem.terms(*point) if state.terms is None else state.terms
+        old = replace(before, spectral=spectral.value(point.x.s)).objective
+        enough = (1 / self.step_size - 1) / 4
+        for finer in FINER:
+            move = self.move(problem, point, state, context, spectral=spectral, step=self.step_size, finer=finer)
+            terms = problem.terms(*move.to)
+            new = replace(terms, spectral=spectral.value(move.to.x.s)).objective
+            if old - new >= enough * move.length**2 or not promises(problem):
+                return replace(arrived(problem, state, move, spectral, state.t), terms=terms)
+        stay = move._replace(to=point, length=0.0, error=move.length)
+        return replace(arrived(problem, state, stay, spectral, state.t), terms=before)
