@@ -286,6 +286,22 @@ def test_prox_is_monotone_for_any_parameters(penalty, s, step):
     assert (np.diff(prox_of(penalty, s, step)) >= -1e-12 * s[1:]).all()
 
 
+@pytest.mark.parametrize("nearness", [0.99, 0.9, 0.7, 0.5, 1e-3, 1e-6, 1e-9, 1e-12, 5e-15, 2e-15])
+@pytest.mark.parametrize("build", [lambda x, lam: MCP(lam, x), lambda x, lam: SCAD(lam, x)], ids=["mcp", "scad"])
+def test_continuous_proxes_stay_in_order_to_the_last_bit(build, nearness):
+    """Rounding never takes the order away, nor lifts the prox above s, near the limit where it climbs steeply too."""
+    ulps = np.spacing(1.0) * np.arange(-8, 9)
+    for x, lam in product([2.3, 3.0, 3.7, 11.1], [0.1, 0.37, 1.2, 1e6 / 3]):
+        penalty = build(x, lam)
+        step = limits(penalty)[0] * (1 - nearness)
+        near = np.outer(corners(penalty, step), 1 + ulps).ravel()
+        s = np.unique(np.concatenate([near, np.linspace(penalty.threshold(step), x * lam, 50)]))
+        t = penalty.prox(s, step)
+        assert (np.diff(t) >= 0).all()
+        assert (t <= s).all()
+        assert_array_equal(t[s >= x * lam], s[s >= x * lam])
+
+
 @pytest.mark.parametrize("theta", [1.0, 3.0])
 @pytest.mark.parametrize("lam", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_a_small_jump_is_one_jump_at_its_place(theta, lam):

@@ -245,7 +245,7 @@ class MCP(SpectralPenalty):
         edge = self.threshold(step)
         if step >= self.gamma:
             return np.where(s <= edge, 0.0, s)
-        # Near step = γ the slope is so large that rounding could carry the line beyond s.
+        # Near step = γ the difference γ − step is exact, 1 − step/γ is not; rounding must not lift the line above s.
         inner = np.minimum((s - edge) * (self.gamma / (self.gamma - step)), s)
         return np.where(s <= edge, 0.0, np.where(s >= self.gamma * self.lam, s, inner))
 
@@ -296,9 +296,8 @@ class SCAD(SpectralPenalty):
         if step >= last:
             return np.where(s <= edge, 0.0, np.where(s <= 0.5 * lam * (step + self.a + 1), s - edge, s))
         bend = lam * (1 + step)
-        # As for `MCP`, rounding must not carry a piece beyond its end.
-        line = np.minimum(lam + (s - bend) * (last / (last - step)), s)
-        low = np.where(s <= edge, 0.0, np.where(s <= bend, np.minimum(s - edge, lam), line))
+        line = np.minimum(lam + (s - bend) * (last / (last - step)), s)  # rounding must not lift it above s
+        low = np.where(s <= edge, 0.0, np.where(s <= bend, s - edge, line))
         return np.where(s >= self.a * lam, s, low)
 
     def threshold(self, step: float = 1.0) -> float:
