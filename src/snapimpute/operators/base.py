@@ -154,6 +154,19 @@ class Sparse(MatrixOperator):
         """Aᵀ·C, a sum over the entries of each column."""
         return _lanes_times(self.observations.by_col, self.values, C)
 
+    def fit_rows(self, V: Array, ridge: float = 1e-10) -> Array:
+        """Return the m×r array U with the least Σ (a_ij − ⟨u_i, v_j⟩)² over the entries.
+
+        A row with fewer than r entries gets, nearly, the shortest of its
+        solutions: ``ridge``, relative to the diagonal of its normal matrix,
+        decides between them. A row without entries gets 0.
+        """
+        return _lanes_fitted(self.observations.by_row, self.values, V, ridge)
+
+    def fit_cols(self, U: Array, ridge: float = 1e-10) -> Array:
+        """Return the n×r array V with the least Σ (a_ij − ⟨u_i, v_j⟩)² over the entries, as `fit_rows`."""
+        return _lanes_fitted(self.observations.by_col, self.values, U, ridge)
+
 
 def _lanes_times(lanes: Compressed, values: Array, block: Array) -> Array:
     indptr, indices, order = lanes
@@ -164,5 +177,19 @@ def _lanes_times(lanes: Compressed, values: Array, block: Array) -> Array:
         lambda start, stop: kernels.lanes_product(indptr, indices, data, block, out, start, stop),
         cut(indptr.size - 1, _LANES),
         operations=2.0 * data.size * block.shape[1],
+    )
+    return out
+
+
+def _lanes_fitted(lanes: Compressed, values: Array, block: Array, ridge: float) -> Array:
+    indptr, indices, order = lanes
+    rank = block.shape[1]
+    out = np.empty((indptr.size - 1, rank))
+    data = values if order is None else values[order]
+    block = np.ascontiguousarray(block)
+    run_parts(
+        lambda start, stop: kernels.lanes_least_squares(indptr, indices, data, block, ridge, out, start, stop),
+        cut(indptr.size - 1, _LANES),
+        operations=float(data.size * rank**2 + out.shape[0] * rank**3 / 3),
     )
     return out

@@ -1,29 +1,41 @@
 """Solvers, and the loop that runs them."""
 
+from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Card, Solver
 from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.dual import SVT
+from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
 from snapimpute.solvers.loop import solve
 from snapimpute.solvers.proximal import APG, SoftImpute
 from snapimpute.solvers.registry import SOLVERS, fitting, pick
 from snapimpute.solvers.result import Info, Result, Status
 from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
+from snapimpute.solvers.sdp import SDP
+from snapimpute.solvers.sparse import LowRankSparse
 
 __all__ = [
+    "ALS",
     "APG",
     "APGL",
     "FPC",
     "FPCA",
     "NIAPG",
     "NMAPG",
+    "SDP",
     "SOLVERS",
+    "SVT",
     "AISImpute",
+    "AltMin",
     "Card",
     "FaNCL",
     "Info",
+    "LowRankSparse",
+    "OptSpace",
     "Result",
     "SoftImpute",
     "Solver",
     "Status",
+    "SunLuo",
     "fitting",
     "pick",
     "solve",

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from snapimpute.problem import Problem
+from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Solver
 from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.dual import SVT
+from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
 from snapimpute.solvers.proximal import APG, SoftImpute
 from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
+from snapimpute.solvers.sdp import SDP
+from snapimpute.solvers.sparse import LowRankSparse
 
-SOLVERS: dict[str, type[Solver[Any]]] = {
-    s.name: s for s in (SoftImpute, APG, APGL, FPC, FPCA, AISImpute, NMAPG, NIAPG, FaNCL)
-}
+_PROXIMAL = (SoftImpute, APG, APGL, FPC, FPCA, AISImpute, NMAPG, NIAPG, FaNCL)
+_OTHERS = (ALS, SVT, SDP, LowRankSparse, AltMin, OptSpace, SunLuo)
+
+SOLVERS: dict[str, type[Solver[Any]]] = {s.name: s for s in (*_PROXIMAL, *_OTHERS)}
 """Every solver by name."""
 
 

@@ -1,0 +1,100 @@
+"""softImpute-ALS: the nuclear norm through its factored form, by alternating ridge regressions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from snapimpute.operators import LowRank
+from snapimpute.problem import ObjectiveName, Problem
+from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.types import Array
+
+DEFAULT_RANK = 50
+"""Columns of the factors if neither `rank` nor `max_rank` says otherwise."""
+
+
+@dataclass(frozen=True, eq=False)
+class ALSState(State):
+    """Adds the left factor A = left·diag(scale) that the next half-step holds fixed."""
+
+    left: Array
+    scale: Array
+
+
+@dataclass(frozen=True)
+class ALS(Solver[ALSState]):
+    """softImpute-ALS: min_{A,B} h(ABᵀ) + (λ/2)(‖A‖² + ‖B‖²), the imputed matrix made anew in every half-step.
+
+    Equal to the problem with the nuclear norm when the factors have more
+    columns than the solution's rank; `certify` tells whether they had. A last
+    soft threshold makes the rank visible. With a discrete penalty the imputed
+    matrix is that of Eq. (13), so that a half-step lowers a majoriser of (E).
+
+    Parameters
+    ----------
+    rank : int, optional
+        Columns of the factors; `max_rank` of `solve` or else 50 if not given.
+    """
+
+    rank: int | None = None
+    name: ClassVar[str] = "als"
+    objective_name: ClassVar[ObjectiveName] = "E"
+    card: ClassVar[Card] = Card(
+        title="softImpute-ALS",
+        minimises="(E) in factored form, falling",
+        spectral=("nuclear",),
+        discrete=True,
+        convex=False,
+        cost="2 passes: |Ω|r + (m+n)r², discrete: mn·2r",
+        paper="Hastie, Mazumder, Lee, Zadeh, JMLR 2015",
+    )
+
+    def init(self, problem: Problem, x0: LowRank, context: Context) -> ALSState:
+        """A is √s-scaled x0, filled up with random columns that B does not use yet."""
+        m = problem.shape[0]
+        wanted = self.rank or context.max_rank or max(DEFAULT_RANK, x0.rank + 10)
+        rank = min(wanted, *problem.shape)
+        x = x0.truncated(rank)
+        random = context.rng(0).standard_normal((m, rank - x.rank))
+        left = np.linalg.qr(np.hstack([x.U, random])).Q
+        left[:, : x.rank] = x.U
+        scale = np.concatenate([np.sqrt(x.s), np.ones(rank - x.rank)])
+        return ALSState(x, problem.at_observed(x), 0, np.inf, np.inf, left, scale)
+
+    def step(self, problem: Problem, state: ALSState, context: Context) -> ALSState:
+        """B given A, then A given B, each a ridge regression on the imputed matrix."""
+        lam = problem.spectral.lam
+        middle = self._half(problem, state.x, state.x_observed, state.left, state.scale, lam, transposed=True)
+        observed = problem.at_observed(middle)
+        right, scale = middle.V, np.sqrt(middle.s)
+        x = self._half(problem, middle, observed, right, scale, lam, transposed=False)
+        change = x.distance(state.x)
+        # Stationary in the factors means that neither half-step moves X.
+        moved = math.hypot(middle.distance(state.x), x.distance(middle))
+        scale = np.sqrt(x.s)
+        return ALSState(x, problem.at_observed(x), state.iteration + 1, change, moved, x.U, scale)
+
+    @staticmethod
+    def _half(
+        problem: Problem, x: LowRank, observed: Array, fixed: Array, scale: Array, lam: float, *, transposed: bool
+    ) -> LowRank:
+        """The new factor is X*ᵀ·fixed·D(D² + λ)⁻¹; the product with the fixed one, as an SVD."""
+        imputed = problem.imputed(x, observed)
+        product = imputed.rmatmat(fixed) if transposed else imputed.matmat(fixed)
+        weights = np.divide(scale**2, scale**2 + lam, out=np.zeros_like(scale), where=scale > 0)
+        P, s, Qt = np.linalg.svd(product * weights, full_matrices=False)
+        turned = fixed @ Qt.T
+        return LowRank(turned, s, P) if transposed else LowRank(P, s, turned)
+
+    def finish(self, problem: Problem, state: ALSState, context: Context) -> ALSState:
+        """Threshold the imputed matrix inside the right space found."""
+        product = problem.imputed(state.x, state.x_observed).matmat(state.x.V)
+        P, s, Qt = np.linalg.svd(product, full_matrices=False)
+        s = problem.spectral.prox(s)
+        x = LowRank(P, s, state.x.V @ Qt.T).truncated(int((s > 0).sum()))
+        observed = problem.at_observed(x)
+        return ALSState(x, observed, state.iteration, state.change, state.certificate, state.left, state.scale)

@@ -1,0 +1,100 @@
+"""Solvers at a given rank: min ½‖P_Ω(X − O)‖² over the matrices of rank r.
+
+At a fixed rank the penalty λ·rank is a constant, so these treat the spectral
+penalty `Rank`, whose weight does not enter. All begin with the leading triplets
+of P_Ω(O), rescaled by mn/|Ω|, and promise to find the truth from there only for
+incoherent matrices with enough uniformly drawn entries. Their certificate is
+the norm of the gradient along the matrices of rank r.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from snapimpute.operators import LowRank, Sparse, partial_svd
+from snapimpute.problem import ObjectiveName, Problem
+from snapimpute.solvers.base import Context, Solver, State
+from snapimpute.types import Array
+
+MAX_GUESS = 50
+"""The largest rank that is considered where none is given."""
+
+F = TypeVar("F", bound=State)
+
+
+class FixedRank(Solver[F], Generic[F]):
+    """What the solvers at a given rank share: the start, the rank, the certificate."""
+
+    objective_name: ClassVar[ObjectiveName] = "P"
+    rank: int | None
+
+    def __post_init__(self) -> None:
+        given: object = self.rank
+        if given is not None and not (isinstance(given, int | np.integer) and given >= 1):
+            raise ValueError(f"rank must be a whole number, at least 1, or None, got {given!r}")
+
+    def spectral_start(self, problem: Problem, x0: LowRank, context: Context, trim: float = math.inf) -> LowRank:
+        """x0 if it has the rank wanted, else the leading triplets of P_Ω(O)·mn/|Ω|."""
+        side = min(problem.shape)
+        rank = self.rank or context.max_rank
+        if rank is not None and x0.rank >= min(rank, side):
+            return x0.truncated(min(rank, side))
+        values = _trimmed(problem, trim)
+        operator = Sparse(problem.observations, values / problem.observations.density)
+        count = min(rank or MAX_GUESS + 1, side)
+        size = float(np.linalg.norm(operator.values))
+        x = partial_svd(operator, count, tol=1e-6 * size, rng=context.rng(0)).x
+        return x.truncated(rank or guess_rank(x.s, len(problem.observations), problem.shape))
+
+
+def _trimmed(problem: Problem, trim: float) -> Array:
+    """The targets, with rows and columns of more than ``trim`` times the mean degree thinned out to that.
+
+    Where all entries of a heavy lane were kept it alone would shape the leading
+    vectors; scaling its entries down has the same expectation as dropping some.
+    """
+    obs = problem.observations
+    factor = np.ones(len(obs))
+    for index, size in ((obs.rows, obs.shape[0]), (obs.cols, obs.shape[1])):
+        degree = np.bincount(index, minlength=size)
+        limit = trim * len(obs) / size
+        factor *= np.minimum(1.0, limit / np.maximum(degree, 1))[index]
+    out: Array = problem.targets * factor
+    return out
+
+
+def guess_rank(s: Array, observed: int, shape: tuple[int, int]) -> int:
+    """The rank i with the least (σ_{i+1} + σ₁√(i/ε))/σ_i, ε = |Ω|/√(mn): where the spectrum falls off.
+
+    Keshavan and Oh's rule.
+    """
+    if s.size < 2:
+        return int(s.size)
+    i = np.arange(1, s.size)
+    epsilon = observed / math.sqrt(shape[0] * shape[1])
+    cost = (s[1:] + s[0] * np.sqrt(i / epsilon)) / np.maximum(s[:-1], 1e-300)
+    return int(i[np.argmin(cost)])
+
+
+def tangent_gradient(problem: Problem, x: LowRank, observed: Array) -> float:
+    """Norm of the gradient P_Ω(X − O) along the tangent space of the matrices of X's rank."""
+    residual = Sparse(problem.observations, observed - problem.targets)
+    right, left = residual.matmat(x.V), residual.rmatmat(x.U)
+    both = x.U.T @ right
+    outside = right - x.U @ both
+    return math.hypot(float(np.linalg.norm(outside)), float(np.linalg.norm(left)))
+
+
+def reached(problem: Problem, state: State, x: LowRank) -> tuple[LowRank, Array, int, float, float]:
+    """The fields of a `State` after a step to X."""
+    observed = problem.at_observed(x)
+    certificate = tangent_gradient(problem, x, observed)
+    return x, observed, state.iteration + 1, x.distance(state.x), certificate
+
+
+def begun(problem: Problem, x: LowRank) -> tuple[LowRank, Array, int, float, float]:
+    """The fields of a `State` before the first step."""
+    return x, problem.at_observed(x), 0, np.inf, np.inf
