@@ -162,7 +162,7 @@ class AISImpute(Continued):
     """
 
     nu: float = 0.85
-    accuracy: float = 1e-2
+    accuracy: float = 0.1
     max_passes: ClassVar[int] = 21
     name: ClassVar[str] = "ais-impute"
     card: ClassVar[Card] = Card(

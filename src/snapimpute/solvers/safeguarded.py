@@ -179,7 +179,7 @@ class NIAPG(Safeguarded[RecentState]):
 
     q: int = 5
     step_size: float = 0.99
-    accuracy: float = 1e-2
+    accuracy: float = 0.1
     max_passes: ClassVar[int] = 5
     name: ClassVar[str] = "niapg"
     card: ClassVar[Card] = Card(
@@ -246,7 +246,7 @@ class FaNCL(Continued):
 
     nu: float = 0.96
     step_size: float = 0.99
-    accuracy: float = 1e-2
+    accuracy: float = 0.1
     max_passes: ClassVar[int] = 7
     name: ClassVar[str] = "fancl"
     card: ClassVar[Card] = Card(
