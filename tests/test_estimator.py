@@ -429,7 +429,7 @@ def test_an_interrupted_fit_keeps_the_best_so_far_and_stops(monkeypatch, X):
         return step(self, problem, state, context)
 
     monkeypatch.setattr(APG, "step", interrupted)
-    imputer = si.SnapImputer("1:5", **GIVEN)
+    imputer = si.SnapImputer("1:5", solver="apg", **GIVEN)
     with pytest.raises(KeyboardInterrupt):
         imputer.fit(X)
     assert imputer.status_.code == "interrupted"

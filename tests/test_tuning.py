@@ -73,7 +73,7 @@ def test_unobserved_entries_cannot_matter():
 def test_the_score_is_that_of_a_fit_on_the_kept_entries():
     """A candidate's score is what one gets by fitting the kept entries and predicting the others."""
     kept, held = DATA.observations.split(0.25, random_state=1)
-    result = solve(RECIPE.problem(kept, 2.0, 0.01), APG(), max_iter=40, tol=1e-3, max_rank=3, random_state=1)
+    result = solve(RECIPE.problem(kept, 2.0, 0.01), max_iter=40, tol=1e-3, max_rank=3, random_state=1)
     estimate = result.entries(held.rows, held.cols)
     for metric, score in (
         ("error", np.mean(DATA.alphabet.snap(estimate) != held.values)),

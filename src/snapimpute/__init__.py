@@ -20,7 +20,7 @@ from snapimpute.penalties import (
     TruncatedNuclear,
 )
 from snapimpute.problem import Problem
-from snapimpute.solvers import Result, solve
+from snapimpute.solvers import Result, certify, solve
 
 if TYPE_CHECKING:
     from snapimpute import baselines, datasets, metrics, tuning
@@ -63,6 +63,7 @@ __all__ = [
     "SnapImputer",
     "TruncatedNuclear",
     "baselines",
+    "certify",
     "complete",
     "datasets",
     "metrics",

@@ -19,7 +19,7 @@ from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.plan import Plan, Strength, settle
 from snapimpute.problem import Problem
 from snapimpute.recipe import Center
-from snapimpute.solvers import APG, Result, solve
+from snapimpute.solvers import Result, Solver, solve
 from snapimpute.tables import BLOCK_CELLS, Index, Table, read_table
 from snapimpute.types import Array
 
@@ -52,6 +52,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         cells, held out for that, by the share of symbols predicted wrongly; then
         everything observed is fitted again with the strengths chosen. ξ = 0 is
         among those tried: ``xi_ == 0`` says that discreteness did not help.
+    solver : str or Solver
+        "auto" takes one that fits the penalties, and ``solver_why_`` says why;
+        else a name of ``solvers.SOLVERS`` or a solver with its parameters. What
+        the solver has no use for is not tuned: ξ is 0 for one that does not
+        treat a discrete penalty.
     center : {"auto", "mean", "biases"} or None
         What is subtracted before modelling: the mean, or the mean and damped
         row and column biases. "auto" tries both on the held-out cells, with
@@ -76,6 +81,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     lam_, xi_ : float
         The strengths used.
     center_ : {"mean", "biases"} or None
+    solver_, solver_why_ : str
+        The solver that was run with its parameters, and why it was taken.
     choice_ : Choice or None
         What was tried on the held-out cells, with the scores, for the centre
         that was kept; None if nothing was tuned.
@@ -128,6 +135,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         discrete: str | DiscretePenalty | None = "l1",
         lam: Strength = "auto",
         xi: Strength = "auto",
+        solver: str | Solver[Any] = "auto",
         center: Center | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -139,6 +147,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.discrete = discrete
         self.lam = lam
         self.xi = xi
+        self.solver = solver
         self.center = center
         self.max_iter = max_iter
         self.tol = tol
@@ -183,10 +192,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             lam=self.lam,
             xi=self.xi,
             center=self.center,
+            solver=self.solver,
             **limits,
         )
         problem = plan.recipe.problem(observations, plan.lam, plan.xi)
-        result = solve(problem, APG(), **limits)
+        result = solve(problem, self.solver, **limits)
         self._row_labels = table.row_labels
         self._keep(plan, problem, result)
 
@@ -196,6 +206,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.xi_ = 0.0 if problem.discrete is None else problem.discrete.xi
         self.left_, self.singular_values_, self.right_ = result.x.U, result.x.s, result.x.V
         self.offsets_ = result.offsets
+        self.solver_, self.solver_why_ = result.settings["solver"], result.settings["why"]
         self.n_iter_, self.status_, self.history_ = result.n_iter, result.status, result.history
         if result.status.code == "interrupted":  # the best so far is kept, but a script must not go on with it
             raise KeyboardInterrupt(result.status.message)

@@ -11,6 +11,7 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.recipe import Center, Recipe
+from snapimpute.solvers import Solver, named
 from snapimpute.tuning import Choice, choose, lam_grid
 
 Strength = float | Literal["auto"]
@@ -41,6 +42,7 @@ def settle(
     lam: Strength = "auto",
     xi: Strength = "auto",
     center: Center | Literal["auto"] = "auto",
+    solver: Solver[Any] | str = "auto",
     **limits: Any,
 ) -> Plan:
     """Choose whatever is "auto" on held-out observed cells; see `SnapImputer` for the rules.
@@ -49,7 +51,7 @@ def settle(
     ----------
     observations : Observations
     alphabet : Alphabet
-    spectral, discrete, lam, xi, center
+    spectral, discrete, lam, xi, center, solver
         As in `SnapImputer`.
     **limits
         max_iter, tol, max_rank, random_state and progress, as in `choose`.
@@ -65,12 +67,13 @@ def settle(
     recipes = [Recipe(alphabet, spectral, discrete, one) for one in centers]
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
+    lam, xi = _without_use(solver, lam, xi)
     if len(recipes) == 1 and lam != "auto" and xi != "auto":
         return Plan(recipes[0], lam, xi)
     if len(observations) < MIN_OBSERVED or min(observations.shape) == 1:
         untuned = lam_grid(observations, recipes[0])[UNTUNED_LAM] if lam == "auto" else lam
         return Plan(recipes[0], untuned, 0.0 if xi == "auto" else xi)
-    return _tuned(observations, recipes, lam, xi, limits)
+    return _tuned(observations, recipes, lam, xi, {**limits, "solver": solver})
 
 
 def _tuned(
@@ -86,6 +89,17 @@ def _tuned(
     if len(recipes) == 1 or xi == "auto":
         choice = choose(observations, recipe, lam=lam, xi=xi, **limits)
     return Plan(recipe, choice.lam, choice.xi, choice)
+
+
+def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tuple[Strength, Strength]:
+    """Nothing is tuned that the solver has no use for: λ is 1 then, and ξ is 0."""
+    if isinstance(solver, str) and solver == "auto":
+        return lam, xi
+    kind = named(solver)
+    return (
+        1.0 if lam == "auto" and not kind.uses_lam else lam,
+        0.0 if xi == "auto" and not kind.card.discrete else xi,
+    )
 
 
 def _check_strength(name: str, value: object, is_open: bool, penalty: str) -> Strength:

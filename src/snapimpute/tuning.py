@@ -14,7 +14,7 @@ from snapimpute.observations import Observations
 from snapimpute.operators import Sparse, partial_svd
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.recipe import SPECTRAL, Recipe, offsets
-from snapimpute.solvers import APG, Result, Solver, solve
+from snapimpute.solvers import Result, Solver, solve
 from snapimpute.types import Array
 
 Metric = Literal["error", "rmse"]
@@ -70,7 +70,7 @@ def choose(
     xi: float | Sequence[float] | Literal["auto"] = "auto",
     metric: Metric = "error",
     share: float = 0.2,
-    solver: Solver[Any] | None = None,
+    solver: Solver[Any] | str = "auto",
     max_iter: int = 60,
     tol: float = 1e-3,
     max_rank: int | None = None,
@@ -110,7 +110,7 @@ def choose(
     kept, held = observations.split(share, random_state=random_state)
     lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, recipe)), reverse=True)
     xis = _grid("xi", xi, lambda: _xi_grid(recipe))
-    fit = _Fit(kept, recipe, solver or APG(), max_iter, tol, max_rank, random_state)
+    fit = _Fit(kept, recipe, solver, max_iter, tol, max_rank, random_state)
     tried: list[Candidate] = []
     for one in xis:
         for candidate in _path(fit, held, lams, one, metric):
@@ -126,7 +126,7 @@ class _Fit:
 
     observations: Observations
     recipe: Recipe
-    solver: Solver[Any]
+    solver: Solver[Any] | str
     max_iter: int
     tol: float
     max_rank: int | None

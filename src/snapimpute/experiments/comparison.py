@@ -17,7 +17,7 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases, Mode
 from snapimpute.observations import Observations
 from snapimpute.recipe import Center, Recipe
-from snapimpute.solvers import APG, Result, solve
+from snapimpute.solvers import Result, solve
 from snapimpute.tuning import XI_STEPS, choose
 from snapimpute.types import Array
 
@@ -140,7 +140,7 @@ def _run(method: Method, known: Observations, hidden: Observations, alphabet: Al
     xis = [unit * step for step in XI_STEPS if step > 0] if method.discrete else [0.0]
     choice = choose(known, recipe, xi=xis, random_state=random_state)
     problem = recipe.problem(known, choice.lam, choice.xi)
-    result = solve(problem, APG(), max_iter=300, tol=1e-4, random_state=random_state)
+    result = solve(problem, max_iter=300, tol=1e-4, random_state=random_state)
     if result.status.code == "interrupted":  # a half-fitted method has no place in a comparison
         raise KeyboardInterrupt(result.status.message)
     estimate = result.entries(hidden.rows, hidden.cols)

@@ -35,6 +35,11 @@ class DiscretePenalty(ABC):
 
     xi: float
 
+    @property
+    @abstractmethod
+    def least(self) -> float:
+        """Least value that an entry can cost, ξ included."""
+
     @abstractmethod
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
         """Return the in-place map for ``kind``: the value, the prox or the envelope."""
@@ -92,6 +97,11 @@ class L1(DiscretePenalty):
         weights = "" if np.all(self.weights == 1) else f", weights={np.round(self.weights, 4).tolist()}"
         return f"L1({self.alphabet!r}, xi={self.xi:g}{weights})"
 
+    @property
+    def least(self) -> float:
+        """The cost at the weighted median, which is a symbol."""
+        return float(self.value(self.alphabet.symbols).min())
+
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
         """Return the in-place map; the prox is one pass over the sorted symbols."""
         kernel = {"value": kernels.l1_value, "prox": kernels.l1_prox, "envelope": kernels.l1_envelope}[kind]
@@ -124,6 +134,11 @@ class ComposedL1(DiscretePenalty):
     def __repr__(self) -> str:
         return f"ComposedL1({self.alphabet!r}, xi={self.xi:g})"
 
+    @property
+    def least(self) -> float:
+        """That of the exact `L1`."""
+        return L1(self.alphabet, self.xi).least
+
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
         """Return the in-place map; value and envelope are those of the exact `L1`."""
         if kind != "prox":
@@ -155,6 +170,11 @@ class Ridge(DiscretePenalty):
 
     def __repr__(self) -> str:
         return f"Ridge(center={self.center:g}, xi={self.xi:g})"
+
+    @property
+    def least(self) -> float:
+        """0, at the centre."""
+        return 0.0
 
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
         """Return the in-place map."""

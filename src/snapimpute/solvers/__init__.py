@@ -2,12 +2,14 @@
 
 from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Card, Solver
+from snapimpute.solvers.certificate import Certificate, certify
 from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
 from snapimpute.solvers.dual import SVT
 from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
 from snapimpute.solvers.loop import solve
+from snapimpute.solvers.path import PathPoint, path
 from snapimpute.solvers.proximal import APG, SoftImpute
-from snapimpute.solvers.registry import SOLVERS, fitting, pick
+from snapimpute.solvers.registry import SOLVERS, Pick, fitting, named, pick
 from snapimpute.solvers.result import Info, Result, Status
 from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
 from snapimpute.solvers.sdp import SDP
@@ -27,16 +29,22 @@ __all__ = [
     "AISImpute",
     "AltMin",
     "Card",
+    "Certificate",
     "FaNCL",
     "Info",
     "LowRankSparse",
     "OptSpace",
+    "PathPoint",
+    "Pick",
     "Result",
     "SoftImpute",
     "Solver",
     "Status",
     "SunLuo",
+    "certify",
     "fitting",
+    "named",
+    "path",
     "pick",
     "solve",
 ]

@@ -53,12 +53,17 @@ class ALS(Solver[ALSState]):
         paper="Hastie, Mazumder, Lee, Zadeh, JMLR 2015",
     )
 
+    def __post_init__(self) -> None:
+        given: object = self.rank
+        if given is not None and not (isinstance(given, int | np.integer) and given >= 1):
+            raise ValueError(f"rank must be a whole number, at least 1, or None, got {given!r}")
+
     def init(self, problem: Problem, x0: LowRank, context: Context) -> ALSState:
         """A is √s-scaled x0, filled up with random columns that B does not use yet."""
         m = problem.shape[0]
-        wanted = self.rank or context.max_rank or max(DEFAULT_RANK, x0.rank + 10)
-        rank = min(wanted, *problem.shape)
-        x = x0.truncated(rank)
+        limits = [limit for limit in (self.rank, context.max_rank) if limit is not None]
+        rank = min(*(limits or [max(DEFAULT_RANK, x0.rank + 10)]), *problem.shape)
+        x = x0.orthonormalised().truncated(rank)
         random = context.rng(0).standard_normal((m, rank - x.rank))
         left = np.linalg.qr(np.hstack([x.U, random])).Q
         left[:, : x.rank] = x.U

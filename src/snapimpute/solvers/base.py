@@ -102,6 +102,9 @@ class Solver(ABC, Generic[S]):
     objective_name: ClassVar[ObjectiveName]
     measures: ClassVar[str] = "relative change"
     """What `tol` bounds, in words."""
+    uses_lam: ClassVar[bool] = True
+    """Whether the λ of the spectral penalty enters."""
+    if_it_diverges: ClassVar[str] = "Check the scale of the data, lower xi, or use a solver with a safeguard."
 
     @abstractmethod
     def init(self, problem: Problem, x0: LowRank, context: Context) -> S:

@@ -24,7 +24,10 @@ def constrained_terms(problem: Problem, x: LowRank, observed: Array) -> Terms:
 def relative_residual(problem: Problem, observed: Array) -> float:
     """‖P_Ω(X − O)‖/‖P_Ω(O)‖."""
     size = float(np.linalg.norm(problem.targets))
-    return float(np.linalg.norm(observed - problem.targets)) / size if size else 0.0
+    residual = float(np.linalg.norm(observed - problem.targets)) / (size or 1.0)
+    if not math.isfinite(residual):
+        raise FloatingPointError("the residual on Ω is not finite")
+    return residual
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,10 @@ class SVT(Solver[DualState]):
     name: ClassVar[str] = "svt"
     objective_name: ClassVar[ObjectiveName] = "C"
     measures: ClassVar[str] = "relative residual on Ω"
+    uses_lam: ClassVar[bool] = False
+    if_it_diverges: ClassVar[str] = (
+        "The default delta is for entries drawn uniformly; any delta below 2 converges, slowly."
+    )
     card: ClassVar[Card] = Card(
         title="SVT",
         minimises="τ‖X‖_* + ½‖X‖² s.t. P_Ω(X) = P_Ω(O)",

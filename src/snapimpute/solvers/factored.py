@@ -46,10 +46,11 @@ class AltMin(FixedRank[State]):
     )
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> State:
-        """The spectral start, clipped."""
+        """The spectral start, clipped; a start that is given is left as it is."""
         x = self.spectral_start(problem, x0, context)
-        V = _clipped(x.V)
-        return State(*begun(problem, LowRank(x.U, x.s, V).orthonormalised()))
+        if x0.rank < x.rank:
+            x = LowRank(x.U, x.s, _clipped(x.V)).orthonormalised()
+        return State(*begun(problem, x))
 
     def step(self, problem: Problem, state: State, context: Context) -> State:
         """U given V, then V given U."""
@@ -108,6 +109,11 @@ class OptSpace(FixedRank[DescentState]):
         paper="Keshavan, Montanari, Oh, IEEE Trans. IT 2010",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.trim > 0:
+            raise ValueError(f"trim must be a number above 0, got {self.trim}")
+
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DescentState:
         """The trimmed spectral start, with S solved for."""
         x = self.spectral_start(problem, x0, context, self.trim)
@@ -124,7 +130,7 @@ class OptSpace(FixedRank[DescentState]):
         G, H = residual.matmat(V) @ S.T, residual.rmatmat(U) @ S
         G, H = G - U @ (U.T @ G), H - V @ (V.T @ H)
         square = float(np.sum(G * G) + np.sum(H * H))
-        length = 2 * state.length
+        length = 2 * state.length if square else state.length
         while True:
             left, right = _geodesic(U, -length * G), _geodesic(V, -length * H)
             middle = _solve_middle(problem, left, right, S)
@@ -133,7 +139,7 @@ class OptSpace(FixedRank[DescentState]):
             if 0.5 * float(error @ error) <= value - 0.1 * length * square:
                 break
             length /= 2
-            if length * math.sqrt(square) <= 1e-16:
+            if not length * math.sqrt(square) > 1e-16:
                 left, right, middle = U, V, S
                 x = state.x
                 break
@@ -145,7 +151,9 @@ def _geodesic(U: Array, direction: Array) -> Array:
     """Where the geodesic of the Grassmann manifold from U with that velocity arrives at time 1."""
     W, theta, Zt = np.linalg.svd(direction, full_matrices=False)
     moved = (U @ Zt.T) * np.cos(theta) + W * np.sin(theta)
-    return np.linalg.qr(moved @ Zt).Q
+    Q, R = np.linalg.qr(moved @ Zt)
+    signs: Array = np.where(np.diag(R) < 0, -1.0, 1.0)  # R is ±1: what QR flips is flipped back
+    return Q * signs
 
 
 def _solve_middle(problem: Problem, U: Array, V: Array, S: Array) -> Array:
@@ -243,11 +251,16 @@ class SunLuo(FixedRank[BarrierState]):
         paper="Sun, Luo, IEEE Trans. IT 2016",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rho is not None and not (math.isfinite(self.rho) and self.rho >= 0):
+            raise ValueError(f"rho must be a finite number, at least 0, or None, got {self.rho}")
+
     def init(self, problem: Problem, x0: LowRank, context: Context) -> BarrierState:
         """The spectral start, balanced, and the bounds that it gives."""
         x = self.spectral_start(problem, x0, context)
         density, root = problem.observations.density, np.sqrt(x.s)
-        whole = 5 * x.rank * float(x.s[0])  # β_T²; C_T = 5
+        whole = max(5 * x.rank * float(x.s[0]), 1e-300)  # β_T²; C_T = 5
         rho = density * float(x.s[-1]) ** 2 if self.rho is None else self.rho
         # β² of a row: 3·β_T²·(μr/m), where μr/m is the square of the longest row of the start.
         rows = [whole * 3 * float((B * B).sum(axis=1).max()) for B in (x.U, x.V)]
@@ -269,15 +282,14 @@ class SunLuo(FixedRank[BarrierState]):
             if value <= state.value - 1e-4 * length * square:
                 break
             length /= 2
-            if length * math.sqrt(square) <= 1e-16 * math.hypot(*state.x.s):
+            if not length * math.sqrt(square) > 1e-16 * math.hypot(*state.x.s):
                 factors, value, observed = state.factors, state.value, state.x_observed
                 break
         _, gradients = _value_and_gradients(problem, factors, state.barriers, observed)
         x = LowRank(factors[0], np.ones(U.shape[1]), factors[1]).orthonormalised()
         moved = _barzilai_borwein(state.factors, factors, state.gradients, gradients)
-        return BarrierState(
-            *reached(problem, state, x), factors, state.barriers, gradients, value, moved or 2 * length
-        )
+        length = moved or (2 * length if square else length)
+        return BarrierState(*reached(problem, state, x), factors, state.barriers, gradients, value, length)
 
 
 def _value(problem: Problem, factors: Pair, barriers: Barriers, observed: Array) -> float:

@@ -29,6 +29,7 @@ class FixedRank(Solver[F], Generic[F]):
     """What the solvers at a given rank share: the start, the rank, the certificate."""
 
     objective_name: ClassVar[ObjectiveName] = "P"
+    uses_lam: ClassVar[bool] = False
     rank: int | None
 
     def __post_init__(self) -> None:
@@ -37,11 +38,12 @@ class FixedRank(Solver[F], Generic[F]):
             raise ValueError(f"rank must be a whole number, at least 1, or None, got {given!r}")
 
     def spectral_start(self, problem: Problem, x0: LowRank, context: Context, trim: float = math.inf) -> LowRank:
-        """x0 if it has the rank wanted, else the leading triplets of P_Ω(O)·mn/|Ω|."""
+        """x0 if it has the rank wanted, or any where none is, else the leading triplets of P_Ω(O)·mn/|Ω|."""
         side = min(problem.shape)
-        rank = self.rank or context.max_rank
-        if rank is not None and x0.rank >= min(rank, side):
-            return x0.truncated(min(rank, side))
+        limits = [limit for limit in (self.rank, context.max_rank) if limit is not None]
+        rank = min(limits, default=None)
+        if x0.rank and x0.rank >= min(rank or 1, side):
+            return x0.orthonormalised().truncated(rank or side)
         values = _trimmed(problem, trim)
         operator = Sparse(problem.observations, values / problem.observations.density)
         count = min(rank or MAX_GUESS + 1, side)

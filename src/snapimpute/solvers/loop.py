@@ -195,6 +195,9 @@ class _Run:
             return Status(
                 "max_iter", f"Ran all {iteration} iterations that were asked for (tol=0 never stops early)."
             )
+        if math.isinf(state.measure):
+            message = f"Stopped at max_iter={iteration}, while λ was still coming down."
+            return Status("max_iter", message, "Raise max_iter.")
         return Status(
             "max_iter",
             f"Stopped at max_iter={iteration} with a {what} of {state.measure:.1e}, above tol={tol:g}.",
@@ -207,7 +210,7 @@ class _Run:
         kept = "the best iterate so far" if np.isfinite(self.best) else unevaluated
         advice = {
             "interrupted": "Pass it as x0 to go on from there.",
-            "diverged": "Check the scale of the data, lower xi, or use a solver with a safeguard.",
+            "diverged": self.solver.if_it_diverges,
         }[code]
         return Status(code, f"{message} after {done} iteration(s); x is {kept}.", advice)
 

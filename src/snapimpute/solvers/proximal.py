@@ -122,7 +122,8 @@ class Proximal(Solver[P], Generic[P]):
 
 
 def start(problem: Problem, x0: LowRank) -> tuple[LowRank, Array, int, float, float, Point, Array | None, float]:
-    """The fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0."""
+    """The fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0, its factors made orthonormal."""
+    x0 = x0.orthonormalised() if x0.rank else x0
     observed = problem.at_observed(x0)
     return x0, observed, 0, np.inf, np.inf, Point(x0, observed), x0.V if x0.rank else None, np.inf
 

@@ -34,6 +34,17 @@ def fitting(problem: Problem) -> list[str]:
     return [name for name, solver in SOLVERS.items() if solver.objection(problem) is None]
 
 
+def named(solver: Solver[Any] | str) -> type[Solver[Any]]:
+    """The class of a solver that is given itself or by its name."""
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            raise ValueError(f'solver must be "auto" or one of {", ".join(SOLVERS)}, got {solver!r}')
+        return SOLVERS[solver]
+    if not isinstance(solver, Solver):
+        raise TypeError(f"solver must be a Solver or the name of one, got {type(solver).__name__}")
+    return type(solver)
+
+
 def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
     """Return the solver given, found by its name, or chosen if that is "auto"; refuse one that does not fit.
 
@@ -44,19 +55,14 @@ def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
     >>> pick(si.Problem(observations, si.Rank(1.0)), "auto").why
     'Rank(lam=1.0) is not convex: niAPG keeps the objective below a bound'
     """
-    if isinstance(solver, str):
-        if solver == "auto":
-            return _auto(problem)
-        if solver not in SOLVERS:
-            raise ValueError(f'solver must be "auto" or one of {", ".join(SOLVERS)}, got {solver!r}')
-        solver = SOLVERS[solver]()
-    if not isinstance(solver, Solver):
-        raise TypeError(f"solver must be a Solver or the name of one, got {type(solver).__name__}")
-    objection = solver.objection(problem)
+    if isinstance(solver, str) and solver == "auto":
+        return _auto(problem)
+    kind = named(solver)
+    objection = kind.objection(problem)
     if objection is not None:
         fits = ", ".join(fitting(problem))
-        raise ValueError(f"{type(solver).__name__} {objection}. Solvers that fit this problem: {fits}")
-    return Pick(solver, "given")
+        raise ValueError(f"{kind.__name__} {objection}. Solvers that fit this problem: {fits}")
+    return Pick(kind() if isinstance(solver, str) else solver, "given")
 
 
 def _auto(problem: Problem) -> Pick:

@@ -31,6 +31,7 @@ class SDP(Solver[State]):
     max_gib: float = 1.0
     name: ClassVar[str] = "sdp"
     objective_name: ClassVar[ObjectiveName] = "C"
+    uses_lam: ClassVar[bool] = False
     card: ClassVar[Card] = Card(
         title="SDP",
         minimises="‖X‖_* s.t. P_Ω(X) = P_Ω(O)",
