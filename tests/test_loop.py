@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,8 @@ import pytest
 
 import snapimpute as si
 from snapimpute.penalties import DiscretePenalty
-from snapimpute.solvers import APG, SOLVERS, Info, Result, SoftImpute, Solver, Status
+from snapimpute.problem import Terms
+from snapimpute.solvers import APG, SOLVERS, SVT, Info, Result, SoftImpute, Solver, Status
 from snapimpute.solvers.base import Card, Context, State
 
 BASE_KEYS = ["iteration", "seconds", "objective", "fit", "spectral", "discrete", "certificate", "rank"]
@@ -51,7 +52,7 @@ class Scripted(Solver[State]):
         return State(x, problem.at_observed(x), state.iteration + 1, 1.0, 1.0)
 
 
-def run(solver: Solver[Any], **options: Any) -> Result:
+def run(solver: Solver[Any] | str, **options: Any) -> Result:
     return si.solve(toy(), solver, **({"max_iter": 10, "tol": 0.0} | options))
 
 
@@ -185,6 +186,7 @@ class Faulty(DiscretePenalty):
     name = "faulty"
     convex = False
     xi = 1.0
+    least = 0.0
 
     def __init__(self, prox: float, value: float = 1.0) -> None:
         self.factors = {"prox": prox, "value": value, "envelope": value}
@@ -216,6 +218,217 @@ def test_other_errors_are_not_swallowed():
         run(APG(), callback=lambda info: 1 / 0)
     with pytest.raises(IndexError):
         run(Scripted((1.0,)))
+
+
+# ---------------------------------------------------------------- what a solver may add to the loop
+@dataclass(frozen=True)
+class Rounding(Scripted):
+    """Its last touch replaces the iterate by the constant matrix 3, of which it knows all; it counts its touches."""
+
+    touches: list[int] = field(default_factory=list)
+
+    def finish(self, problem: si.Problem, state: State, context: Context) -> State:
+        self.touches.append(state.iteration)
+        x = constant(3.0)
+        return replace(state, x=si.LowRank(x.U, x.s, x.V), x_observed=problem.at_observed(x), certificate=0.25)
+
+    def columns(self, state: State) -> dict[str, float]:
+        return {"first": float(state.x.s[0])}
+
+    def extras(self, state: State) -> dict[str, Any]:
+        return {"size": state.size}
+
+
+@pytest.mark.parametrize("every", [1, 100])
+@pytest.mark.parametrize(
+    ("options", "code", "iterations"),
+    [
+        ({"max_iter": 3}, "max_iter", 3),
+        ({"tol": 0.1}, "converged", 1),
+        ({"callback": lambda info: info.iteration == 2}, "stopped", 2),
+        ({"callback": lambda info: info.iteration == 3, "max_iter": 3}, "stopped", 3),
+    ],
+    ids=["max_iter", "tol", "callback", "callback in the last"],
+)
+def test_last_touches(options, code, iterations, every):
+    """`finish` is called once, after the last iteration however that came; answer, last row and extras are of it."""
+    solver = Rounding((9.0, 8.0, 7.0, 6.0))
+    result = run(solver, evaluate_every=every, **options)
+    assert (result.status.code, result.n_iter) == (code, iterations)
+    assert solver.touches == [iterations]
+    assert result.x.s == pytest.approx(constant(3.0).s)
+    last = {key: column[-1] for key, column in result.history.items()}
+    assert last["objective"] == result.objective == pytest.approx(toy().objective(constant(3.0)))
+    assert last["fit"] == pytest.approx(toy().terms(constant(3.0)).fit)
+    assert (last["certificate"], last["rank"], last["first"]) == (0.25, 1, result.x.s[0])
+    assert result.extras == {"size": pytest.approx(result.x.s[0])}
+    assert result.history["first"][:-1] == pytest.approx([constant(v).s[0] for v in solver.values[: iterations - 1]])
+
+
+def test_last_touches_do_not_follow_an_interruption():
+    """A run that breaks off gives the best iterate as it was, with the extras of that one."""
+    solver = Rounding((9.0, 4.0, 50.0, KeyboardInterrupt()))
+    result = run(solver)
+    assert solver.touches == []
+    assert result.x.s == pytest.approx(constant(4.0).s)
+    assert result.extras == {"size": pytest.approx(constant(4.0).s[0])}
+
+
+class Direct(Scripted):
+    """A method that is done after its second step."""
+
+    def step(self, problem: si.Problem, state: State, context: Context) -> State:
+        return replace(super().step(problem, state, context), final=state.iteration == 1)
+
+
+@pytest.mark.parametrize("tol", [0.0, 1e-9])
+def test_final_state_ends_the_run(tol):
+    """A state marked final ends the run as converged, also with tol = 0, and no measure is quoted."""
+    result = run(Direct((9.0, 3.0, 5.0)), tol=tol)
+    assert (result.status.code, result.n_iter, result.status.advice) == ("converged", 2, "")
+    assert "one go" in result.status.message
+    assert result.x.s == pytest.approx(constant(3.0).s)
+
+
+@dataclass(frozen=True, eq=False)
+class GapState(State):
+    """A state whose gap, not its change, is what `tol` bounds."""
+
+    gap: float = np.inf
+
+    @property
+    def measure(self) -> float:
+        return self.gap
+
+    @property
+    def pending(self) -> str:
+        return "before the gap was known" if self.gap == np.inf else ""
+
+
+@dataclass(frozen=True)
+class Gaps(Scripted):
+    """Iterates with given gaps."""
+
+    gaps: tuple[float, ...] = ()
+    measures: ClassVar[str] = "gap"
+
+    def step(self, problem: si.Problem, state: State, context: Context) -> GapState:
+        s = super().step(problem, state, context)
+        return GapState(s.x, s.x_observed, s.iteration, s.change, s.certificate, gap=self.gaps[state.iteration])
+
+
+def test_own_measure_decides_and_is_named():
+    """`tol` is compared with the measure of the solver, and messages call it by the solver's name for it."""
+    solver = Gaps((3.0,) * 4, gaps=(0.5, 0.02, 0.003, 0.0001))
+    result = run(solver, tol=0.01)
+    assert (result.status.code, result.n_iter) == ("converged", 3)
+    assert result.status.message == "Converged: the gap fell to 3.0e-03 in 3 iterations."
+    short = run(solver, tol=0.01, max_iter=2)
+    assert short.status.message == "Stopped at max_iter=2 with a gap of 2.0e-02, above tol=0.01."
+
+
+def test_pending_reason_is_told():
+    """Where the stopping rule could not apply yet, the status says why instead of an infinite measure."""
+    result = run(Gaps((3.0,) * 4, gaps=(np.inf,) * 4), tol=0.01, max_iter=4)
+    assert result.status.code == "max_iter"
+    assert "max_iter=4 before the gap was known" in result.status.message
+    assert "Raise max_iter" in result.status.advice
+    assert "inf" not in str(result.status)
+
+
+class ByDistance(Scripted):
+    """Iterates count as the better the nearer their values are to 50, whatever the objective."""
+
+    def merit(self, state: State, terms: Terms) -> float:
+        return abs(float(state.x.s[0]) - float(constant(50.0).s[0]))
+
+
+def test_best_is_by_merit():
+    """An interrupted run keeps the iterate of the best merit, and its objective is that of this iterate."""
+    result = run(ByDistance((3.0, 40.0, 49.0, 100.0, KeyboardInterrupt())))
+    assert result.x.s == pytest.approx(constant(49.0).s)
+    assert result.row == 2
+    assert result.objective == result.history["objective"][2] == pytest.approx(toy().objective(constant(49.0)))
+    assert result.objective > result.history["objective"].min()
+
+
+def test_interrupted_infeasible_run():
+    """A real solver with infeasible iterates keeps the least infeasible one, and reports the objective of it."""
+
+    def press(info: Info) -> None:
+        if info.iteration == 6:
+            raise KeyboardInterrupt
+
+    problem = toy(None)
+    result = si.solve(problem, SVT(), callback=press)
+    assert result.history["fit"][result.row] == result.history["fit"].min()
+    assert result.objective == pytest.approx(result.x.s.sum())
+    assert result.objective != result.history["objective"].min()
+
+
+@dataclass(frozen=True)
+class Knowing(Scripted):
+    """Its steps evaluate the objective themselves, all but those of odd number."""
+
+    def step(self, problem: si.Problem, state: State, context: Context) -> State:
+        after = super().step(problem, state, context)
+        known = after.iteration % 2 == 0
+        return replace(after, terms=Terms(1.0, 2.0, float(after.iteration)) if known else None)
+
+
+def test_terms_known_to_the_step_are_not_evaluated_again(monkeypatch):
+    """The terms that a state holds go into the history as they are; only others are evaluated."""
+    evaluate, evaluated = si.Problem.terms, []
+
+    def counting(self: si.Problem, *args: Any, **kwargs: Any) -> Terms:
+        evaluated.append(args)
+        return evaluate(self, *args, **kwargs)
+
+    monkeypatch.setattr(si.Problem, "terms", counting)
+    history = run(Knowing((3.0,) * 5), max_iter=5).history
+    assert len(evaluated) == 3
+    assert history["objective"][1::2].tolist() == [5.0, 7.0]
+    assert history["discrete"][1::2].tolist() == [2.0, 4.0]
+    assert history["objective"][::2] == pytest.approx(toy().objective(constant(3.0)))
+
+
+@dataclass(frozen=True)
+class Certified(Scripted):
+    """Iterates with given certificates."""
+
+    certificates: tuple[float, ...] = ()
+
+    def step(self, problem: si.Problem, state: State, context: Context) -> State:
+        return replace(super().step(problem, state, context), certificate=self.certificates[state.iteration])
+
+
+def test_infinite_certificate_is_no_divergence():
+    """A certificate may be infinite (nothing is known yet); NaN means that the numbers broke down."""
+    fine = run(Certified((3.0,) * 3, certificates=(np.inf, np.inf, 0.5)), max_iter=3)
+    assert fine.status.code == "max_iter"
+    assert fine.history["certificate"].tolist() == [np.inf, np.inf, 0.5]
+    broken = run(Certified((3.0, 4.0, 3.0), certificates=(1.0, np.nan, 1.0)), max_iter=3)
+    assert (broken.status.code, broken.n_iter) == ("diverged", 1)
+    assert broken.x.s == pytest.approx(constant(3.0).s)
+
+
+def test_advice_after_divergence_is_the_solvers():
+    """A solver may know better what to do when its numbers break down."""
+
+    class Careful(Scripted):
+        if_it_diverges = "Take smaller steps."
+
+    assert run(Careful((3.0, np.nan)), max_iter=2).status.advice == "Take smaller steps."
+
+
+def test_solver_by_name():
+    """A name takes the defaults of that solver, to the bit; what is recorded is the solver, not the name."""
+    named, given = run("soft-impute", max_iter=5), run(SoftImpute(), max_iter=5)
+    assert named.settings == given.settings
+    assert named.settings["solver"] == repr(SoftImpute())
+    assert named.history["objective"].tolist() == given.history["objective"].tolist()
+    with pytest.raises(ValueError, match="got 'soft'"):
+        run("soft")
 
 
 # ---------------------------------------------------------------- history
@@ -388,6 +601,7 @@ def test_settings():
     result = run(APG(beta="fista"), max_iter=4, tol=1e-3, max_rank=3, random_state=7)
     assert result.settings == {
         "solver": "APG(beta='fista', accuracy=0.01)",
+        "why": "given",
         "spectral": "Nuclear(lam=3.0)",
         "discrete": "L1(Alphabet([1, 2, 3, 4, 5]), xi=0.05)",
         "max_iter": 4,
@@ -409,7 +623,7 @@ def test_solvers_are_values(name):
     """A solver is listed under its name, compares by its parameters, cannot be changed, and names its objective."""
     solver = SOLVERS[name]()
     assert solver.name == name
-    assert solver.objective_name in ("E", "P")
+    assert solver.objective_name in ("E", "P", "C")
     assert solver == SOLVERS[name]()
     with pytest.raises(AttributeError):
         solver.accuracy = 1.0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from snapimpute import L1, LowRank, Observations
-from snapimpute.operators import MappedLowRank, MatrixOperator, Sparse, Sum, cell_sum, threads, tiled
+from snapimpute.operators import MappedLowRank, MatrixOperator, Scaled, Sparse, Sum, cell_sum, threads, tiled
 from snapimpute.operators.base import Transposed
 
 rng = np.random.default_rng(3)
@@ -69,6 +69,11 @@ def cases() -> list[Case]:
     out.append(Case("low rank, transposed", B.T, b.T))
     out.append(Case("mapped, transposed", C.T, c.T))
     out.append(Case("sum of transposed", Sum((A.T, C.T)), (a + c).T))
+    out.append(Case("scaled sparse", Scaled(-0.3, A), -0.3 * a))
+    out.append(Case("scaled mapped", Scaled(2.5, C), 2.5 * c))
+    out.append(Case("scaled by 0", Scaled(0.0, C), 0 * c))
+    out.append(Case("scaled, transposed", Scaled(-4.0, Sum((A, B))).T, -4 * (a + b).T))
+    out.append(Case("sum with scaled", Sum((B, Scaled(0.5, C))), b + 0.5 * c))
     return out
 
 
@@ -183,7 +188,139 @@ def test_transposing_twice_gives_the_operator_itself():
     assert A.T.T is A
 
 
+# ---------------------------------------------------------------- least squares over the entries
+def lanes_by_lstsq(dense: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """Of every row the shortest u with the least Σ (a_j − ⟨u, v_j⟩)² over its entries, by numpy."""
+    out = np.zeros((dense.shape[0], V.shape[1]))
+    for i, row in enumerate(dense):
+        known = ~np.isnan(row)
+        if known.any():
+            out[i] = np.linalg.lstsq(V[known], row[known], rcond=None)[0]
+    return out
+
+
+def table(m: int, n: int, share: float) -> np.ndarray:
+    """Normal numbers, with empty rows and columns."""
+    dense = np.where(rng.random((m, n)) < share, rng.standard_normal((m, n)), np.nan)
+    dense[m // 2] = np.nan
+    dense[:, n // 2] = np.nan
+    dense[0, 0] = 1.0
+    return dense
+
+
+@pytest.mark.parametrize(("m", "n", "r"), [(9, 30, 1), (300, 40, 4), (40, 300, 7)])
+def test_fit_is_that_of_least_squares(m, n, r):
+    """Rows fitted to V and columns fitted to U are those of numpy's least squares, and 0 where there is no entry."""
+    dense = table(m, n, 0.7)
+    V, U = rng.standard_normal((n, r)), rng.standard_normal((m, r))
+    operator = Sparse(Observations.from_dense(dense))
+    enough = (~np.isnan(dense)).sum(axis=1) > 2 * r
+    assert enough.any()
+    assert_allclose(operator.fit_rows(V)[enough], lanes_by_lstsq(dense, V)[enough], rtol=1e-6, atol=1e-6)
+    enough = (~np.isnan(dense)).sum(axis=0) > 2 * r
+    assert_allclose(operator.fit_cols(U)[enough], lanes_by_lstsq(dense.T, U)[enough], rtol=1e-6, atol=1e-6)
+    assert operator.fit_rows(V).shape == (m, r)
+    assert operator.fit_cols(U).shape == (n, r)
+    assert not operator.fit_rows(V)[m // 2].any()
+    assert not operator.fit_cols(U)[n // 2].any()
+
+
+def test_fit_takes_the_values_of_the_operator():
+    """The values fitted are the operator's own, on cells of any order, and a block of any memory layout serves."""
+    dense = table(12, 20, 0.8)
+    observations = Observations.from_dense(dense)
+    twice = Sparse(observations, 2 * observations.values)
+    for name, V in blocks(20, 2).items():
+        assert_allclose(twice.fit_rows(V), 2 * lanes_by_lstsq(dense, V), rtol=1e-6, atol=1e-6, err_msg=name)
+    for name, U in blocks(12, 2).items():
+        assert_allclose(twice.fit_cols(U), 2 * lanes_by_lstsq(dense.T, U), rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("why", ["few entries", "dependent columns", "a zero column", "scaled"])
+def test_fit_of_lanes_without_a_unique_answer(why):
+    """Where many u fit alike, the one found fits as well as any and is about as short as the shortest."""
+    dense = table(30, 25, 0.12 if why == "few entries" else 0.7)
+    V = rng.standard_normal((25, 4))
+    if why == "dependent columns":
+        V[:, 3] = V[:, 0] - 2 * V[:, 1]
+    elif why == "a zero column":
+        V[:, 2] = 0.0
+    elif why == "scaled":
+        V = 1e-9 * V[:, [0, 0, 1, 2]]
+    found, expected = Sparse(Observations.from_dense(dense)).fit_rows(V), lanes_by_lstsq(dense, V)
+    unknown = np.isnan(dense)
+    residuals = [np.where(unknown, 0, np.nan_to_num(dense) - u @ V.T) for u in (found, expected)]
+    sizes = [np.linalg.norm(r, axis=1) for r in residuals]
+    assert_allclose(sizes[0], sizes[1], atol=1e-5)
+    lengths = [np.linalg.norm(u, axis=1) for u in (found, expected)]
+    assert (lengths[0] <= lengths[1] * 1.01 + 1e-12).all()
+    assert np.isfinite(found).all()
+    assert (lengths[0] > 0).sum() > 15
+
+
+def test_fit_with_all_of_the_block_zero():
+    """A block of zeros explains nothing: the answer is 0, not a number that is none."""
+    operator = Sparse(Observations.from_dense(table(6, 5, 0.8)))
+    assert_array_equal(operator.fit_rows(np.zeros((5, 2))), np.zeros((6, 2)))
+    assert operator.fit_rows(np.zeros((5, 0))).shape == (6, 0)
+
+
+def test_fit_with_a_ridge_by_hand():
+    """A ridge of 1 adds the mean diagonal of the normal matrix: 3·2/(2² + 2²) for one entry."""
+    operator = Sparse(Observations.from_dense([[3.0, np.nan]]))
+    assert_allclose(operator.fit_rows(np.array([[2.0], [9.0]]), ridge=1.0), [[0.75]])
+    assert_allclose(operator.fit_rows(np.array([[2.0], [9.0]])), [[1.5]], rtol=1e-9)
+
+
+def test_fit_does_not_depend_on_threads(monkeypatch):
+    """More lanes than one part holds are fitted to the same bits by one, two and three threads."""
+    monkeypatch.setattr(threads, "WORTH_THREADS", 0)
+    operator = Sparse(Observations.from_dense(table(700, 600, 0.1)))
+    U, V = rng.standard_normal((700, 3)), rng.standard_normal((600, 3))
+    found = []
+    for count in ("1", "2", "3"):
+        monkeypatch.setenv("SNAPIMPUTE_NUM_THREADS", count)
+        found.append((operator.fit_rows(V), operator.fit_cols(U)))
+    for rows, cols in found[1:]:
+        assert_array_equal(rows, found[0][0])
+        assert_array_equal(cols, found[0][1])
+
+
 # ---------------------------------------------------------------- LowRank
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 12), st.integers(0, 99))
+def test_orthonormalised_is_the_same_matrix(m, n, r, seed):
+    """Factors of any rank, 0 or above a side too, and weights of any sign become orthonormal ones of the same X."""
+    draw = np.random.default_rng(seed)
+    X = LowRank(draw.standard_normal((m, r)), draw.standard_normal(r), draw.standard_normal((n, r)))
+    Y = X.orthonormalised()
+    assert Y.rank == min(m, n, r)
+    assert_allclose(Y.to_dense(), X.to_dense(), atol=1e-12)
+    assert_allclose(Y.U.T @ Y.U, np.eye(Y.rank), atol=1e-13)
+    assert_allclose(Y.V.T @ Y.V, np.eye(Y.rank), atol=1e-13)
+    assert (Y.s >= 0).all()
+    assert (np.diff(Y.s) <= 0).all()
+    assert_allclose(Y.s, np.linalg.svd(X.to_dense(), compute_uv=False)[: Y.rank], atol=1e-12)
+
+
+def test_orthonormalised_with_dependent_factors():
+    """Factors that are dependent or zero still give orthonormal ones, with 0 among the values."""
+    u, v = rng.standard_normal((8, 1)), rng.standard_normal((6, 1))
+    X = LowRank(np.hstack([u, 2 * u, 0 * u]), np.array([1.0, -3.0, 5.0]), np.hstack([v, v, v]))
+    Y = X.orthonormalised()
+    assert_allclose(Y.to_dense(), -5 * u @ v.T, atol=1e-12)
+    assert_allclose(Y.U.T @ Y.U, np.eye(3), atol=1e-13)
+    assert_allclose(Y.s[1:], 0, atol=1e-12)
+
+
+def test_inner_product_is_the_sum_over_all_cells(case):
+    """⟨X, A⟩ is that of the dense matrices, for every kind of A and X of any rank, and symmetric."""
+    m, n = case.operator.shape
+    for r in (0, 1, 3):
+        X, x = low_rank(m, n, r)
+        assert_allclose(X.inner(case.operator), np.sum(x * case.dense), rtol=1e-9, atol=1e-8)
+    assert_allclose(X.inner(X), X.norm() ** 2, rtol=1e-10)
+
+
 @pytest.mark.parametrize("rank", [0, 1, 2, 3, 4, 5, 8, 9])
 def test_entries_are_those_of_the_dense_matrix(rank):
     """Single cells, in any order and shape, again and again, are those of the dense matrix, for any rank."""

@@ -6,6 +6,7 @@ import typer
 
 import snapimpute
 from snapimpute.cli.demo import demo
+from snapimpute.cli.solvers import solvers
 
 app = typer.Typer(
     help="Complete tables whose entries come from a finite alphabet: ratings, votes, answers, genotypes, links.",
@@ -31,3 +32,4 @@ def root(
 
 
 app.command()(demo)
+app.command()(solvers)

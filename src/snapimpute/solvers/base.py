@@ -49,6 +49,11 @@ class State:
             return 0.0
         return self.change / self.size if self.size else math.inf
 
+    @property
+    def pending(self) -> str:
+        """Why the stopping rule cannot apply yet, in words; empty if it can."""
+        return ""
+
 
 S = TypeVar("S", bound=State)
 

@@ -94,8 +94,8 @@ def solve(
         "max_rank": max_rank,
         "random_state": random_state,
     }
-    history = run.history.columns()
-    return Result(run.answer, problem.offsets, status, history, picked.solver.objective_name, settings, run.extras)
+    history, name = run.history.columns(), picked.solver.objective_name
+    return Result(run.answer, problem.offsets, status, history, name, settings, run.extras, run.row)
 
 
 class _Run:
@@ -108,6 +108,7 @@ class _Run:
         self.history = History()
         self.seconds = 0.0
         self.best = np.inf
+        self.row = -1
         self.extras: dict[str, Any] = {}
 
     def loop(self, x0: LowRank, max_iter: int, tol: float) -> Status:
@@ -126,7 +127,7 @@ class _Run:
                 if stop and not last:
                     state = self._finish_early(state)
                 if last or stop:
-                    self.answer, self.extras = state.x, self.solver.extras(state)
+                    self.answer, self.extras, self.row = state.x, self.solver.extras(state), -1
                     return self._ended(state, done, stop, iteration, tol)
         except KeyboardInterrupt:
             return self._broken_off("interrupted", "Interrupted")
@@ -143,8 +144,7 @@ class _Run:
 
     def _record(self, state: State, *, last: bool) -> bool:
         """Append a row to the history; whether the callback asks to stop."""
-        row: dict[str, Any] = {"iteration": state.iteration, "seconds": self.seconds}
-        row |= {"certificate": state.certificate, "rank": state.x.rank} | self.solver.columns(state)
+        row: dict[str, Any] = {"iteration": state.iteration, "seconds": self.seconds} | self._described(state)
         if last or state.iteration % self.every == 0:
             self._evaluate(state, row)
         elif not np.isfinite(self.best):
@@ -158,8 +158,12 @@ class _Run:
         row = self.history.rows[-1]
         if finished is not state or "objective" not in row:
             self._evaluate(finished, row)
-            row["rank"] = finished.x.rank
+            row |= self._described(finished)
+        row["seconds"] = self.seconds
         return finished
+
+    def _described(self, state: State) -> dict[str, Any]:
+        return {"certificate": state.certificate, "rank": state.x.rank} | self.solver.columns(state)
 
     def _evaluate(self, state: State, row: dict[str, Any]) -> None:
         with _quiet_overflow():
@@ -171,6 +175,7 @@ class _Run:
         merit = self.solver.merit(state, terms)
         if merit <= self.best:
             self.best, self.answer, self.extras = merit, state.x, self.solver.extras(state)
+            self.row = state.iteration - 1
 
     def _ask_callback(self, state: State, row: dict[str, Any]) -> bool:
         if self.callback is None:
@@ -195,9 +200,8 @@ class _Run:
             return Status(
                 "max_iter", f"Ran all {iteration} iterations that were asked for (tol=0 never stops early)."
             )
-        if math.isinf(state.measure):
-            message = f"Stopped at max_iter={iteration}, while λ was still coming down."
-            return Status("max_iter", message, "Raise max_iter.")
+        if state.pending:
+            return Status("max_iter", f"Stopped at max_iter={iteration} {state.pending}.", "Raise max_iter.")
         return Status(
             "max_iter",
             f"Stopped at max_iter={iteration} with a {what} of {state.measure:.1e}, above tol={tol:g}.",

@@ -121,9 +121,12 @@ class Proximal(Solver[P], Generic[P]):
         return Move(Point(x, problem.at_observed(x)), x.distance(y.x), svd.residual, svd.subspace, step)
 
 
-def start(problem: Problem, x0: LowRank) -> tuple[LowRank, Array, int, float, float, Point, Array | None, float]:
-    """The fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0, its factors made orthonormal."""
-    x0 = x0.orthonormalised() if x0.rank else x0
+def start(
+    problem: Problem, x0: LowRank, context: Context
+) -> tuple[LowRank, Array, int, float, float, Point, Array | None, float]:
+    """The fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0, made such as iterates are."""
+    if x0.rank:
+        x0 = x0.orthonormalised().truncated(context.max_rank or x0.rank)
     observed = problem.at_observed(x0)
     return x0, observed, 0, np.inf, np.inf, Point(x0, observed), x0.V if x0.rank else None, np.inf
 
@@ -142,6 +145,11 @@ class MomentumState(ProximalState):
         """The relative change, once λ has come down to its final value."""
         return math.inf if self.continuing else super().measure
 
+    @property
+    def pending(self) -> str:
+        """Continuation."""
+        return "while λ was still coming down" if self.continuing else ""
+
 
 class ProximalGradient(Proximal[MomentumState]):
     """Extrapolate, impute, threshold: Eqs. (8), (10) and (13)."""
@@ -158,7 +166,7 @@ class ProximalGradient(Proximal[MomentumState]):
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MomentumState:
         """Start at x0 = X_0 = X_{−1}."""
-        return MomentumState(*start(problem, x0), problem.spectral)
+        return MomentumState(*start(problem, x0, context), problem.spectral)
 
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
         """X_t = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(Y_t)))."""

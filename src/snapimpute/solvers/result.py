@@ -57,6 +57,8 @@ class Result:
         What was run: solver and why it was picked, penalties, limits, seed.
     extras : dict
         What some solvers find besides x; see there.
+    row : int
+        Row of the history that tells of x: the last one, unless the run broke off.
     """
 
     x: LowRank
@@ -66,6 +68,7 @@ class Result:
     objective_name: ObjectiveName
     settings: dict[str, Any] = field(default_factory=dict)
     extras: dict[str, Any] = field(default_factory=dict)
+    row: int = -1
 
     @property
     def n_iter(self) -> int:
@@ -75,12 +78,7 @@ class Result:
     @property
     def objective(self) -> float:
         """Objective at x; NaN if it was never evaluated."""
-        values = self.history["objective"]
-        values = values[np.isfinite(values)]
-        if not values.size:
-            return float("nan")
-        broken_off = self.status.code in ("interrupted", "diverged")  # then x is the best one
-        return float(values.min() if broken_off else values[-1])
+        return float(self.history["objective"][self.row]) if self.n_iter else float("nan")
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Estimate of the data at the given cells: X + B, not snapped to any alphabet."""

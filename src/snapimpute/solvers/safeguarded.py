@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import ClassVar, Generic, TypeVar
 
 from snapimpute.operators import LowRank
@@ -34,7 +35,7 @@ FINER = (1.0, 1e-2, 1e-5, 1e-9)
 
 @dataclass(frozen=True, eq=False)
 class SafeguardedState(ProximalState):
-    """Adds the bound that the objective of the next iterate keeps to."""
+    """Adds the bound that the objective of this iterate had to keep to."""
 
     bound: float
 
@@ -72,9 +73,10 @@ def promises(problem: Problem) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class MonitorState(SafeguardedState):
-    """Adds Z, the t of two iterations, and the weight q of the average c, which is the bound."""
+    """Adds Z, the average c, which is the next bound, the t of two iterations, and the weight q of c."""
 
     z: Point
+    average: float
     t_before: float = 0.0
     t: float = 1.0
     q: float = 1.0
@@ -113,11 +115,19 @@ class NMAPG(Safeguarded[MonitorState]):
         paper="Li, Lin, NeurIPS 2015",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.eta < 1:
+            raise ValueError(f"eta must be at least 0 and below 1, got {self.eta}")
+        if not (math.isfinite(self.delta) and self.delta > 0):
+            raise ValueError(f"delta must be a finite number above 0, got {self.delta}")
+
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MonitorState:
         """z = x = x₋ = x0, t₋ = 0, t = 1, q = 1, c = F(x0)."""
-        terms = problem.terms(x0)
-        fields = start(problem, x0)
-        return MonitorState(*fields, terms.objective, Point(x0, fields[1]), terms=terms)
+        fields = start(problem, x0, context)
+        point = fields[5]
+        terms = problem.terms(*point)
+        return MonitorState(*fields, terms.objective, point, terms.objective, terms=terms)
 
     def step(self, problem: Problem, state: MonitorState, context: Context) -> MonitorState:
         """The accelerated step, or the better of it and a plain one."""
@@ -125,7 +135,7 @@ class NMAPG(Safeguarded[MonitorState]):
         y = Point.combine([1 - a + b, a, -b], [state.point, state.z, state.before])
         move = self.move(problem, y, state, context, step=self.step_size)
         z, terms = move.to, problem.terms(*move.to)
-        if terms.objective > state.bound - self.delta * move.length**2:
+        if terms.objective > state.average - self.delta * move.length**2:
             plain, plain_terms = self.falling(problem, state, context)
             if plain_terms.objective <= terms.objective:
                 move, terms = plain, plain_terms
@@ -139,8 +149,9 @@ class NMAPG(Safeguarded[MonitorState]):
             before=state.point,
             subspace=move.subspace,
             scale=move.length + move.error,
-            bound=(self.eta * state.q * state.bound + terms.objective) / q,
+            bound=state.average,
             z=z,
+            average=(self.eta * state.q * state.average + terms.objective) / q,
             t_before=state.t,
             t=0.5 * (math.sqrt(4 * state.t**2 + 1) + 1),
             q=q,
@@ -192,10 +203,17 @@ class NIAPG(Safeguarded[RecentState]):
         paper="Yao, Kwok, Gao, Chen, Liu, IJCAI 2017",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given: object = self.q
+        if not (isinstance(given, Integral) and int(given) >= 0):
+            raise ValueError(f"q must be a whole number, at least 0, got {given!r}")
+
     def init(self, problem: Problem, x0: LowRank, context: Context) -> RecentState:
         """X_0 = X_{−1} = x0."""
-        terms = problem.terms(x0)
-        return RecentState(*start(problem, x0), terms.objective, (terms.objective,), terms=terms)
+        fields = start(problem, x0, context)
+        terms = problem.terms(*fields[5])
+        return RecentState(*fields, terms.objective, (terms.objective,), terms=terms)
 
     def step(self, problem: Problem, state: RecentState, context: Context) -> RecentState:
         """A step from Y if F(Y) is low enough, else from X."""
