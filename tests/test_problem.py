@@ -154,6 +154,78 @@ def test_imputed_matrix_is_a_gradient_step(toy, discrete):
         assert_allclose(slope / (2 * h), step[i, j], atol=3e-5)
 
 
+# ---------------------------------------------------------------- the smooth part
+def naive_smooth(problem: Problem, x: LowRank) -> tuple[float, np.ndarray]:
+    """The smooth part h of (E) and its gradient, cell by cell."""
+    seen, data, _, total = dense_parts(problem, x)
+    value, slope = 0.0, np.zeros(problem.shape)
+    for i, j in np.ndindex(*problem.shape):
+        if seen[i, j]:
+            value += 0.5 * (total[i, j] - data[i, j]) ** 2
+            slope[i, j] = total[i, j] - data[i, j]
+        elif problem.discrete is not None:
+            value += float(problem.discrete.envelope(total[i, j]))
+            slope[i, j] = total[i, j] - float(problem.discrete.prox(total[i, j]))
+    return value, slope
+
+
+def iterates(shape: tuple[int, int]) -> list[LowRank]:
+    """Points such as solvers meet: an iterate, an extrapolated one, zero."""
+    x, before = some_x(shape, 1), some_x(shape, 2)
+    return [x, LowRank.combine([1.6, -0.6], [x, before]), LowRank.zeros(shape)]
+
+
+def check_gradient_step(problem: Problem, step: float) -> None:
+    for y in iterates(problem.shape):
+        y_observed = problem.at_observed(y)
+        before = y_observed.copy()
+        operator = problem.gradient_step(y, y_observed, step)
+        expected = y.to_dense() - step * naive_smooth(problem, y)[1]
+        assert operator.shape == problem.shape
+        assert_allclose(operator.to_dense(), expected, rtol=1e-11, atol=1e-11)
+        assert_allclose(operator.T.to_dense(), expected.T, rtol=1e-11, atol=1e-11)
+        assert_array_equal(y_observed, before)
+
+
+@pytest.mark.parametrize("step", [0.5, 1.0, 1.99, 10.0])
+def test_gradient_step_is_the_dense_formula(toy, discrete, step):
+    """Y − step·∇h(Y) for steps shorter and longer than 1, for every discrete penalty, with and without offsets."""
+    check_gradient_step(problems(toy, Nuclear(1.0), discrete), step)
+
+
+@pytest.mark.parametrize("step", [0.5, 1.0, 1.99])
+def test_gradient_step_without_a_discrete_penalty(toy, step):
+    """Without a discrete term, or with one of strength 0, only the observed cells move."""
+    for discrete in (None, L1("1:5", xi=0.0)):
+        check_gradient_step(problems(toy, Nuclear(1.0), discrete), step)
+
+
+def check_curvature(problem: Problem) -> list[tuple[float, float]]:
+    found = []
+    for x in iterates(problem.shape):
+        for y in iterates(problem.shape):
+            (at_x, _), (at_y, slope) = naive_smooth(problem, x), naive_smooth(problem, y)
+            difference = x.to_dense() - y.to_dense()
+            expected = at_x - at_y - float(np.vdot(slope, difference))
+            value = problem.curvature(x, problem.at_observed(x), y, problem.at_observed(y))
+            assert_allclose(value, expected, rtol=1e-9, atol=1e-10 * (1 + at_x + at_y))
+            found.append((value, 0.5 * float(np.sum(difference**2))))
+    return found
+
+
+def test_curvature_is_the_dense_formula(toy, discrete):
+    """h(X) − h(Y) − ⟨∇h(Y), X − Y⟩ for every discrete penalty and with offsets; for an exact prox in 0..½‖X − Y‖²."""
+    for value, most in check_curvature(problems(toy, Nuclear(1.0), discrete)):
+        if discrete.exact:
+            assert -1e-9 <= value <= most + 1e-9
+
+
+def test_curvature_without_a_discrete_penalty(toy):
+    """Without a discrete term it is half the square of the difference on the observed cells."""
+    for discrete in (None, L1("1:5", xi=0.0)):
+        check_curvature(problems(toy, Nuclear(1.0), discrete))
+
+
 # ---------------------------------------------------------------- what a problem knows of itself
 def test_targets_are_the_data_less_the_offsets(toy):
     """O − B on the observed cells, in the stored order."""

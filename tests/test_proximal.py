@@ -22,7 +22,16 @@ from snapimpute.solvers.base import Context
 
 SOLVERS = [SoftImpute(), APG(), APG(beta="fista")]
 WEIGHTS = [0.2, 0.5, 1.3, 2.0, 1.0]
-SPECTRAL_PENALTIES = [si.Nuclear(4.0), si.LogSum(lam=30.0, theta=10.0), si.LogSum(lam=30.0, theta=2.0)]
+SPECTRAL_PENALTIES = [
+    si.Nuclear(4.0),
+    si.LogSum(lam=30.0, theta=10.0),
+    si.LogSum(lam=30.0, theta=2.0),
+    si.CappedL1(lam=4.0, theta=8.0),
+    si.TruncatedNuclear(lam=4.0, r=2),
+    si.MCP(lam=4.0),
+    si.SCAD(lam=4.0),
+    si.Rank(lam=20.0),
+]
 DISCRETE_PENALTIES = [
     None,
     si.L1("1:5", xi=0.05),
@@ -276,6 +285,20 @@ def test_fully_observed_matrix_is_thresholded_once(spectral, solver):
     U, s, Vt = np.linalg.svd(data, full_matrices=False)
     assert result.x.to_dense() == pytest.approx((U * spectral.prox(s)) @ Vt, abs=1e-9)
     assert result.n_iter == 2, "the second step changes nothing, and so ends the run"
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_values_that_are_free_are_kept_however_large_lam_is(solver, path, take_path):
+    """The truncated nuclear norm never cuts the r leading values: of known data the best rank-r matrix is left."""
+    take_path(path)
+    data = si.datasets.low_rank_alphabet((40, 30), 5).to_dense()
+    U, s, Vt = np.linalg.svd(data, full_matrices=False)
+    penalty = si.TruncatedNuclear(lam=10 * float(s[0]), r=3)
+    result = si.solve(si.Problem(with_cells(data), penalty), solver)
+    assert result.x.to_dense() == pytest.approx((U[:, :3] * s[:3]) @ Vt[:3], abs=1e-6)
+    partly = si.solve(si.Problem(ratings(), penalty), solver, max_iter=8, tol=0)
+    assert (partly.history["rank"] == 3).all()
 
 
 @pytest.mark.parametrize("path", PATHS)

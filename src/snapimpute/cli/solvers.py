@@ -15,6 +15,11 @@ from rich.table import Table
 from snapimpute.penalties import SPECTRAL
 from snapimpute.solvers import SOLVERS, Solver
 
+NOTES = """\
+r is the rank, k = r and a dozen guard vectors, a pass one product with the matrix that a step thresholds.
+(E) is the objective with the Moreau envelope of the discrete penalty: what the paper's recursion minimises.
+solver="auto": ais-impute if every term is convex, niapg if not. Details: snapimpute solvers NAME."""
+
 
 def solvers(
     name: Annotated[str | None, typer.Argument(help="Show one solver in full, with its parameters.")] = None,
@@ -29,11 +34,7 @@ def solvers(
     elif name is None:
         console = Console()
         console.print(_table())
-        console.print(
-            "r is the rank, k = r and a dozen guard vectors, a pass one product with the matrix that a step thresholds.\n"
-            "(E) is the objective with the discrete penalty's Moreau envelope, which the paper's recursion minimises.\n"
-            'solver="auto": ais-impute if every term is convex, niapg if not. Details: snapimpute solvers NAME.'
-        )
+        console.print(NOTES)
     else:
         typer.echo(_details(chosen[name]))
 

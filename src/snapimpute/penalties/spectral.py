@@ -337,8 +337,8 @@ class Rank(SpectralPenalty):
         return math.sqrt(2 * _check_positive("step", step) * self.lam)
 
 
-def lam_at_threshold(build: Callable[[float], SpectralPenalty], target: float) -> float:
-    """Return the λ at which the penalty ``build(λ)`` maps singular values up to ``target`` to zero.
+def lam_at_threshold(build: Callable[[float], SpectralPenalty], target: float, step: float = 1.0) -> float:
+    """Return the λ at which the prox of ``build(λ)`` maps singular values up to ``target`` to zero.
 
     Examples
     --------
@@ -347,11 +347,11 @@ def lam_at_threshold(build: Callable[[float], SpectralPenalty], target: float) -
     """
     if target <= 0:
         return 0.0
-    if build(_check_positive("target", target)).threshold() == target:
+    if build(_check_positive("target", target)).threshold(step) == target:
         return float(target)
 
     def excess(log_lam: float) -> float:
-        return math.log(max(build(math.exp(log_lam)).threshold(), 1e-300) / target)
+        return math.log(max(build(math.exp(log_lam)).threshold(step), 1e-300) / target)
 
     low = high = math.log(target)
     while excess(low) > 0:

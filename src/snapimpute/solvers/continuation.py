@@ -19,6 +19,7 @@ from snapimpute.problem import Problem
 from snapimpute.solvers.base import Card, Context
 from snapimpute.solvers.proximal import (
     STEP_COST,
+    Limit,
     MomentumState,
     Move,
     Point,
@@ -29,6 +30,13 @@ from snapimpute.solvers.proximal import (
 
 CLOSE = 1e-2
 """λ is set to its final value when it is within this fraction of it."""
+
+
+GROWTH = 3
+"""By how much the rank may grow in an iteration, or by a tenth; λ waits meanwhile."""
+
+CROWD, SETTLED = 1.01, 0.02
+"""While the relative change exceeds the second, values within the first of the next one do not join."""
 
 
 def first_penalty(problem: Problem, x0: LowRank, context: Context) -> SpectralPenalty:
@@ -65,6 +73,18 @@ class Continued(ProximalGradient):
     @abstractmethod
     def next_lam(self, state: MomentumState, final: float) -> float:
         """λ of the next iteration."""
+
+    def growth(self, problem: Problem, state: MomentumState) -> Limit | None:
+        """A few more than the rank, lest λ falls faster than the data are fitted and the rank explodes.
+
+        While X still moves, only values that stand out may join; when it has
+        settled, λ has to go on. Once λ is final nothing is held back.
+        """
+        if state.spectral.lam <= problem.spectral.lam:
+            return None
+        rank = max(state.x.rank, problem.spectral.untouched)
+        moving = state.change > SETTLED * state.size > 0
+        return Limit(rank + max(GROWTH, rank // 10), CROWD if moving else 1.0)
 
     def columns(self, state: MomentumState) -> dict[str, float]:
         """λ of the iteration."""
@@ -246,15 +266,16 @@ class APGL(Continued):
         while True:
             beta, t = fista(state.t, trial / state.lipschitz)
             y = Point.combine([1 + beta, -beta], [state.point, state.before])
-            move = self.move(problem, y, state, context, spectral=spectral, step=1 / trial)
+            limit = self.growth(problem, state)
+            move = self.move(problem, y, state, context, spectral=spectral, step=1 / trial, limit=limit)
             if trial >= 1 or self._holds(problem, move, y, trial):
                 break
             trial = min(trial / self.shrink, 1.0)
-        return replace(arrived(problem, state, move, spectral, t), lipschitz=trial)
+        return replace(arrived(problem, state, move, t), lipschitz=trial)
 
     @staticmethod
     def _holds(problem: Problem, move: Move, y: Point, lipschitz: float) -> bool:
-        # With a discrete term the curvature is a difference of sums: what rounding might hide counts against the step.
+        # With a discrete term the curvature is a difference of sums: what rounding may hide counts against the step.
         doubt = 1e-14 * float(np.sum(problem.targets**2)) if problem.is_discrete else 0.0
         return problem.curvature(*move.to, *y) + doubt <= 0.5 * lipschitz * move.length**2
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from snapimpute.operators import LowRank, partial_svd
-from snapimpute.penalties import SpectralPenalty
+from snapimpute.penalties import SpectralPenalty, lam_at_threshold
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context, Solver, State
 from snapimpute.types import Array
@@ -49,6 +49,21 @@ class Point(NamedTuple):
         return cls(LowRank.combine(factors, [p.x for _, p in merged.values()]), observed)
 
 
+class Limit(NamedTuple):
+    """The largest rank that a step may have.
+
+    Values that do not stand out by the factor ``crowd`` from the first one
+    beyond are left out with it: they are the edge of what is noise so far.
+    """
+
+    rank: int
+    crowd: float
+
+    def rank_of(self, s: Array, least: int) -> int:
+        """How many of the values to keep, given one more than ``rank`` of them."""
+        return max(int((s[: self.rank] >= self.crowd * s[self.rank]).sum()), least)
+
+
 class Move(NamedTuple):
     """One proximal gradient step from Y: where it led, how far, how exactly, and where to start the next SVD."""
 
@@ -57,6 +72,7 @@ class Move(NamedTuple):
     error: float
     subspace: Array
     step: float
+    spectral: SpectralPenalty
 
     @property
     def certificate(self) -> float:
@@ -98,9 +114,14 @@ class Proximal(Solver[P], Generic[P]):
         spectral: SpectralPenalty | None = None,
         step: float = 1.0,
         finer: float = 1.0,
+        limit: Limit | None = None,
     ) -> Move:
-        """X = prox_{step·λg}(Y − step·∇h(Y)), with an error ``finer`` times that of `accuracy`."""
+        """X = prox_{step·λg}(Y − step·∇h(Y)), with an error ``finer`` times that of `accuracy`.
+
+        If the rank would exceed that of ``limit``, λ is raised to where it does not.
+        """
         spectral = spectral or problem.spectral
+        most = [r for r in (context.max_rank, None if limit is None else limit.rank + 1) if r is not None]
         above = spectral.threshold(step)
         size = float(np.linalg.norm(problem.targets))
         # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
@@ -112,13 +133,19 @@ class Proximal(Solver[P], Generic[P]):
             at_least=spectral.untouched,
             warm_start=state.subspace,
             tol=max(finer * self.accuracy * scale, 1e-12 * size),
-            max_rank=context.max_rank,
+            max_rank=min(most, default=None),
             max_passes=self.max_passes if finer == 1 else 60,
             rng=context.rng(state.iteration),
         )
-        s = spectral.prox(svd.x.s, step)
-        x = LowRank(svd.x.U, s, svd.x.V).truncated(int((s > 0).sum()))
-        return Move(Point(x, problem.at_observed(x)), x.distance(y.x), svd.residual, svd.subspace, step)
+        keep = svd.x.rank
+        if limit is not None and keep > limit.rank:
+            keep = limit.rank_of(svd.x.s, max(spectral.untouched, state.x.rank))
+            spectral = spectral.with_lam(lam_at_threshold(spectral.with_lam, float(svd.x.s[keep]), step))
+        s = spectral.prox(svd.x.s, step)[:keep]
+        x = LowRank(svd.x.U, svd.x.s, svd.x.V).truncated(int((s > 0).sum()))
+        x = replace(x, s=s[: x.rank])
+        observed = problem.at_observed(x)
+        return Move(Point(x, observed), x.distance(y.x), svd.residual, svd.subspace, step, spectral)
 
 
 def start(
@@ -164,6 +191,10 @@ class ProximalGradient(Proximal[MomentumState]):
         """The penalty of the next iteration; with continuation one with a larger λ."""
         return problem.spectral
 
+    def growth(self, problem: Problem, state: MomentumState) -> Limit | None:
+        """The largest rank that the next iterate may have; None is no limit."""
+        return None
+
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MomentumState:
         """Start at x0 = X_0 = X_{−1}."""
         return MomentumState(*start(problem, x0, context), problem.spectral)
@@ -173,13 +204,16 @@ class ProximalGradient(Proximal[MomentumState]):
         spectral = self.stage(problem, state)
         beta, t = self.momentum(state)
         y = Point.combine([1 + beta, -beta], [state.point, state.before])  # Eq. (13a), sign corrected
-        move = self.move(problem, y, state, context, spectral=spectral, step=self.step_size)  # Eqs. (13b), (13c)
-        return arrived(problem, state, move, spectral, t)
+        limit = self.growth(problem, state)
+        move = self.move(  # Eqs. (13b), (13c)
+            problem, y, state, context, spectral=spectral, step=self.step_size, limit=limit
+        )
+        return arrived(problem, state, move, t)
 
 
-def arrived(problem: Problem, state: MomentumState, move: Move, spectral: SpectralPenalty, t: float) -> MomentumState:
+def arrived(problem: Problem, state: MomentumState, move: Move, t: float) -> MomentumState:
     """The state after a move."""
-    continuing = spectral.lam > problem.spectral.lam
+    continuing = move.spectral.lam > problem.spectral.lam
     return MomentumState(
         x=move.to.x,
         x_observed=move.to.observed,
@@ -189,7 +223,7 @@ def arrived(problem: Problem, state: MomentumState, move: Move, spectral: Spectr
         before=state.point,
         subspace=move.subspace,
         scale=move.length + move.error,
-        spectral=spectral,
+        spectral=move.spectral,
         t=t,
         continuing=continuing,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from snapimpute.operators import LowRank
 from snapimpute.problem import Problem, Terms
@@ -64,6 +64,11 @@ class Safeguarded(Proximal[Q], Generic[Q]):
             if terms.objective <= before.objective or not promises(problem):
                 return move, terms
         return move._replace(to=state.point, length=0.0, error=move.length), before
+
+
+def certificate(state: SafeguardedState, move: Move) -> float:
+    """That of the move; a step that was not taken tells nothing new of the iterate."""
+    return state.certificate if move.to.x is state.x else move.certificate
 
 
 def promises(problem: Problem) -> bool:
@@ -145,7 +150,7 @@ class NMAPG(Safeguarded[MonitorState]):
             x_observed=move.to.observed,
             iteration=state.iteration + 1,
             change=move.to.x.distance(state.x),
-            certificate=move.certificate,
+            certificate=certificate(state, move),
             before=state.point,
             subspace=move.subspace,
             scale=move.length + move.error,
@@ -231,7 +236,7 @@ class NIAPG(Safeguarded[RecentState]):
             x_observed=move.to.observed,
             iteration=k,
             change=move.to.x.distance(state.x),
-            certificate=move.certificate,
+            certificate=certificate(state, move),
             before=state.point,
             subspace=move.subspace,
             scale=move.length + move.error,
@@ -291,15 +296,18 @@ class FaNCL(Continued):
 
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
         """A plain step that falls far enough; at last no step."""
-        spectral, point = self.stage(problem, state), state.point
+        stage, point = self.stage(problem, state), state.point
         before = problem.terms(*point) if state.terms is None else state.terms
-        old = replace(before, spectral=spectral.value(point.x.s)).objective
         enough = (1 / self.step_size - 1) / 4
+        how: dict[str, Any] = {"spectral": stage, "step": self.step_size, "limit": self.growth(problem, state)}
         for finer in FINER:
-            move = self.move(problem, point, state, context, spectral=spectral, step=self.step_size, finer=finer)
+            move = self.move(problem, point, state, context, finer=finer, **how)
             terms = problem.terms(*move.to)
-            new = replace(terms, spectral=spectral.value(move.to.x.s)).objective
+            old, new = (
+                replace(t, spectral=move.spectral.value(x.s)).objective
+                for t, x in ((before, point.x), (terms, move.to.x))
+            )
             if old - new >= enough * move.length**2 or not promises(problem):
-                return replace(arrived(problem, state, move, spectral, state.t), terms=terms)
+                return replace(arrived(problem, state, move, state.t), terms=terms)
         stay = move._replace(to=point, length=0.0, error=move.length)
-        return replace(arrived(problem, state, stay, spectral, state.t), terms=before)
+        return replace(arrived(problem, state, stay, state.t), terms=before, certificate=state.certificate)

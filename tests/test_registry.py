@@ -1,0 +1,259 @@
+"""The list of solvers: their cards, which of them fit a problem, refusals that help, and the automatic choice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+import snapimpute as si
+from snapimpute.penalties import SPECTRAL, DiscretePenalty
+from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, Card, SoftImpute, Solver, fitting, pick
+from snapimpute.solvers.base import Context
+
+SPECTRAL_PENALTIES = {
+    "nuclear": si.Nuclear(1.5),
+    "lsp": si.LogSum(lam=2.0, theta=1.0),
+    "capped-l1": si.CappedL1(lam=1.5, theta=2.0),
+    "tnn": si.TruncatedNuclear(lam=1.5, r=1),
+    "mcp": si.MCP(lam=1.2),
+    "scad": si.SCAD(lam=0.8),
+    "rank": si.Rank(lam=1.3),
+}
+DISCRETE_PENALTIES = [
+    None,
+    si.L1("1:5", xi=0.1),
+    si.L1("1:5", xi=0.0),
+    si.L1("1:5", xi=0.1, weights=[1, 2, 1, 0.5, 1]),
+    si.ComposedL1("1:5", xi=0.1),
+    si.Ridge(3.0, xi=0.1),
+]
+OBSERVATIONS = si.datasets.low_rank_alphabet((9, 7), 2, observed=0.7).observations
+every_solver = pytest.mark.parametrize("name", SOLVERS)
+every_spectral = pytest.mark.parametrize("penalty", SPECTRAL_PENALTIES.values(), ids=repr)
+every_discrete = pytest.mark.parametrize("discrete", DISCRETE_PENALTIES, ids=repr)
+
+
+class Bumpy(DiscretePenalty):
+    """A discrete penalty that says it is not convex."""
+
+    name = "bumpy"
+    convex = False
+    xi = 0.1
+    least = 0.0
+
+    def __repr__(self) -> str:
+        return "Bumpy()"
+
+    def compiled(self, kind: Any, step: float = 1.0) -> Any:
+        return si.L1("1:5", xi=0.1).compiled(kind, step)
+
+
+def never(*args: Any, **kwargs: Any) -> Any:
+    raise AssertionError("work began")
+
+
+# ---------------------------------------------------------------- cards
+def test_every_spectral_penalty_is_tried():
+    """The list that these tests run over has every spectral penalty under its name."""
+    assert {name: type(p) for name, p in SPECTRAL_PENALTIES.items()} == SPECTRAL
+
+
+def test_every_solver_is_listed():
+    """Each solver that the package shows is in the list, and no other."""
+    shown = {value for value in vars(si.solvers).values() if isinstance(value, type) and issubclass(value, Solver)}
+    assert set(SOLVERS.values()) == shown - {Solver}
+
+
+@every_solver
+def test_card_is_complete(name):
+    """Every solver has its own card: a text in every line, penalties that exist, at least one of them."""
+    solver = SOLVERS[name]
+    assert solver.name == name
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
+    card = solver.card
+    for line in fields(Card):
+        if line.type == "str":
+            text = getattr(card, line.name)
+            assert text == text.strip() != "", line.name
+    assert re.search(r"(19|20)\d\d", card.paper), "a paper has a year"
+    assert card.spectral
+    assert set(card.spectral) <= set(SPECTRAL)
+    assert {type(card.discrete), type(card.convex)} == {bool}
+    assert solver.measures
+    assert solver.if_it_diverges
+
+
+def test_titles_and_names_are_unique():
+    """No two solvers share a title or a name."""
+    assert len({solver.card.title for solver in SOLVERS.values()}) == len(SOLVERS)
+    assert len({solver.name for solver in SOLVERS.values()}) == len(SOLVERS)
+
+
+@every_solver
+def test_solver_is_found_by_its_name(name):
+    """A name gives that solver with its defaults; an instance is taken as it is; both were "given"."""
+    problem = next(
+        si.Problem(OBSERVATIONS, p) for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].card.spectral
+    )
+    by_name = pick(problem, name)
+    assert type(by_name.solver) is SOLVERS[name]
+    assert by_name.solver == SOLVERS[name]()
+    assert pick(problem, by_name.solver).solver is by_name.solver
+    assert by_name.why == "given"
+
+
+# ---------------------------------------------------------------- the cross product
+@pytest.mark.parametrize("discrete", [None, si.L1("1:5", xi=0.1), si.L1("1:5", xi=0.0)], ids=repr)
+@every_spectral
+@every_solver
+def test_pair_runs_or_is_refused_at_once(name, penalty, discrete, monkeypatch):
+    """Each solver with each penalty runs, or is refused before any work with words that help."""
+    problem = si.Problem(OBSERVATIONS, penalty, discrete)
+    kind = SOLVERS[name]
+    fits = penalty.name in kind.card.spectral and (kind.card.discrete or not problem.is_discrete)
+    assert (name in fitting(problem)) == fits
+    if fits:
+        if name == "sdp":
+            pytest.importorskip("cvxpy")
+        result = si.solve(problem, name, max_iter=2, tol=0)
+        assert 1 <= result.n_iter <= 2
+        assert np.isfinite(result.x.to_dense()).all()
+        assert np.isfinite(result.objective)
+        return
+    monkeypatch.setattr(kind, "init", never)
+    with pytest.raises(ValueError, match=kind.__name__) as by_name:
+        si.solve(problem, name)
+    with pytest.raises(ValueError, match=kind.__name__) as by_instance:
+        si.solve(problem, kind())
+    message = str(by_name.value)
+    assert message == str(by_instance.value)
+    wrong = repr(penalty) if penalty.name not in kind.card.spectral else repr(discrete)
+    assert wrong in message
+    _, advice = message.split("Solvers that fit this problem: ")
+    assert advice.split(", ") == fitting(problem)
+    assert name not in advice.split(", ")
+
+
+@every_discrete
+@every_spectral
+def test_solvers_that_fit_are_accepted_and_no_other(penalty, discrete):
+    """`fitting` names exactly the solvers that `pick` takes, in the order of the list, and never none."""
+    problem = si.Problem(OBSERVATIONS, penalty, discrete)
+    taken = []
+    for name in SOLVERS:
+        try:
+            pick(problem, name)
+        except ValueError:
+            continue
+        taken.append(name)
+    assert fitting(problem) == taken
+    assert taken
+
+
+def test_solvers_that_need_convexity_refuse_a_discrete_term_without():
+    """A discrete penalty that is not convex is refused by name where convexity is needed, and only there."""
+    problem = si.Problem(OBSERVATIONS, si.Nuclear(1.5), Bumpy())
+    for name, kind in SOLVERS.items():
+        if kind.card.discrete and not kind.card.convex:
+            assert name in fitting(problem)
+        elif kind.card.discrete:
+            with pytest.raises(ValueError, match=re.escape("needs every term to be convex, and Bumpy() is not")):
+                pick(problem, name)
+
+
+def test_strength_zero_is_no_discrete_term():
+    """A solver without a discrete term takes a discrete penalty of strength 0."""
+    assert "svt" in fitting(si.Problem(OBSERVATIONS, si.Nuclear(1.5), si.L1("1:5", xi=0.0)))
+    assert "svt" not in fitting(si.Problem(OBSERVATIONS, si.Nuclear(1.5), si.L1("1:5", xi=0.1)))
+
+
+def test_refusal_by_hand():
+    """The whole message, once: who refuses what, and who does not."""
+    problem = si.Problem(OBSERVATIONS, si.Rank(1.3), si.L1("1:5", xi=0.1))
+    expected = (
+        "SVT treats the spectral penalties nuclear, not Rank(lam=1.3). "
+        "Solvers that fit this problem: soft-impute, apg, nmapg, niapg, fancl"
+    )
+    with pytest.raises(ValueError, match=re.escape(expected) + "$"):
+        pick(problem, SVT())
+    expected = "SVT does not treat a discrete term, here L1(Alphabet([1, 2, 3, 4, 5]), xi=0.1). "
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        pick(si.Problem(OBSERVATIONS, si.Nuclear(1.3), si.L1("1:5", xi=0.1)), "svt")
+
+
+def test_own_solvers_are_taken():
+    """A solver that is not in the list is taken as it is, and held to its own card."""
+
+    class Mine(SoftImpute):
+        name = "mine"
+        card = SVT.card
+
+    nuclear, rank = si.Problem(OBSERVATIONS, si.Nuclear(1.5)), si.Problem(OBSERVATIONS, si.Rank(1.5))
+    mine = Mine()
+    assert pick(nuclear, mine).solver is mine
+    assert si.solve(nuclear, mine, max_iter=2).n_iter == 2
+    with pytest.raises(ValueError, match="Mine treats"):
+        pick(rank, mine)
+
+
+# ---------------------------------------------------------------- wrong arguments
+@pytest.mark.parametrize("name", ["Auto", "APG", "soft", "", "soft_impute"])
+def test_unknown_name_is_refused_with_those_that_exist(name):
+    """A name that is not in the list is an error that lists the names."""
+    problem = si.Problem(OBSERVATIONS, si.Nuclear(1.5))
+    with pytest.raises(ValueError, match=re.escape(f"got {name!r}")) as refusal:
+        si.solve(problem, name)
+    assert '"auto"' in str(refusal.value)
+    assert all(known in str(refusal.value) for known in SOLVERS)
+
+
+@pytest.mark.parametrize(("solver", "kind"), [(APG, "type|ABCMeta"), (None, "NoneType"), (1, "int"), ({}, "dict")])
+def test_other_things_are_no_solvers(solver, kind):
+    """A class, None or a number is refused by its type."""
+    with pytest.raises(TypeError, match=f"solver must be a Solver or the name of one, got ({kind})"):
+        si.solve(si.Problem(OBSERVATIONS, si.Nuclear(1.5)), solver)
+
+
+# ---------------------------------------------------------------- the automatic choice
+@every_discrete
+@every_spectral
+def test_auto_picks_one_that_fits(penalty, discrete):
+    """For every pair of penalties the choice fits, runs, and says why in words that are not "given"."""
+    problem = si.Problem(OBSERVATIONS, penalty, discrete)
+    chosen = pick(problem, "auto")
+    assert chosen.solver.name in fitting(problem)
+    assert chosen == pick(problem, "auto")
+    result = si.solve(problem, max_iter=2, tol=0)
+    assert result.settings["solver"] == repr(chosen.solver)
+    assert result.settings["why"] == chosen.why
+    assert len(chosen.why.split()) >= 5
+    assert chosen.why != "given"
+
+
+def test_auto_looks_at_convexity():
+    """A penalty that is not convex gets a solver that keeps to a bound; the reason names the penalty."""
+    convex = pick(si.Problem(OBSERVATIONS, si.Nuclear(1.5), si.L1("1:5", xi=0.1)), "auto")
+    assert convex.solver == AISImpute()
+    for problem, culprit in (
+        (si.Problem(OBSERVATIONS, si.Rank(1.5), si.L1("1:5", xi=0.1)), "Rank(lam=1.5)"),
+        (si.Problem(OBSERVATIONS, si.Nuclear(1.5), Bumpy()), "Bumpy()"),
+    ):
+        chosen = pick(problem, "auto")
+        assert chosen.solver == NIAPG()
+        assert culprit in chosen.why
+
+
+@every_solver
+def test_init_does_not_move(name):
+    """The state before the first iteration has number 0 and nothing known of the change."""
+    problem = next(
+        si.Problem(OBSERVATIONS, p) for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].card.spectral
+    )
+    state = SOLVERS[name]().init(problem, si.LowRank.zeros(problem.shape), Context(max_rank=None, seed=0))
+    assert state.iteration == 0
+    assert state.change == np.inf
+    assert not state.final
