@@ -101,6 +101,32 @@ def test_envelope_is_the_minimum(discrete, step):
         assert_allclose(value, lowest, rtol=1e-12, atol=1e-12)
 
 
+def test_least_is_the_least_value(discrete):
+    """No point of a fine grid costs less than `least`, and some point costs just that; the envelope's is the same."""
+    points = np.concatenate([interesting(discrete), np.linspace(-12, 40, 52001)])
+    assert_allclose(cost(discrete, points).min(), discrete.least, rtol=1e-12, atol=1e-7)
+    assert (cost(discrete, points) >= discrete.least - 1e-12).all()
+    assert (discrete.envelope(points) >= discrete.least - 1e-12).all()
+    assert_allclose(discrete.envelope(points).min(), discrete.least, rtol=1e-12, atol=1e-7)
+
+
+@given(weighted_l1(), st.lists(numbers, min_size=1, max_size=20))
+@settings(max_examples=100)
+def test_least_of_any_weighted_l1(penalty, points):
+    """Between the symbols the cost is linear: its least value is that of a symbol, and no other point has less."""
+    at_symbols = cost(penalty, penalty.alphabet.symbols)
+    assert_allclose(penalty.least, at_symbols.min(), rtol=1e-12, atol=1e-12)
+    assert (cost(penalty, np.array(points)) >= penalty.least * (1 - 1e-12) - 1e-12).all()
+
+
+def test_least_where_it_is_known():
+    """1..5 costs 6ξ at the middle symbol, weights move that to the weighted median, a single symbol is free."""
+    assert L1("1:5", 0.5).least == ComposedL1("1:5", 0.5).least == 3.0
+    assert_allclose(L1("1:5", 0.5, weights=[9, 1, 0, 0, 1]).least, 0.5 * (1 + 4))
+    assert_allclose(L1("-1,1", 0.2).least, 0.4)
+    assert L1([2.5], 0.4).least == L1("1:5", 0.0).least == Ridge(2.0, 0.3).least == 0.0
+
+
 @given(weighted_l1(), numbers, st.floats(0.01, 5))
 @settings(max_examples=200)
 def test_l1_prox_is_the_minimiser_for_any_alphabet(penalty, y, step):

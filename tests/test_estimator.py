@@ -27,8 +27,8 @@ import snapimpute as si
 from snapimpute import Alphabet, Observations, plan
 from snapimpute.estimator import _Symbols
 from snapimpute.operators import LowRank
-from snapimpute.recipe import Recipe, offsets
-from snapimpute.solvers import APG
+from snapimpute.recipe import SPECTRAL, Recipe, offsets
+from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, SoftImpute
 from snapimpute.tables import SparseTable, read_table
 from snapimpute.tuning import choose
 
@@ -76,12 +76,15 @@ def test_recovers_hidden_cells_of_a_block_model(alphabet, center):
     check_filled(given, out, data.alphabet)
 
 
-@pytest.mark.parametrize("spectral", ["nuclear", "lsp"])
+LAMS = {"nuclear": 0.5, "lsp": 9.0, "capped-l1": 2.0, "tnn": 0.5, "mcp": 2.0, "scad": 2.0, "rank": 9.0}
+
+
+@pytest.mark.parametrize("spectral", SPECTRAL)
 @pytest.mark.parametrize("discrete", ["l1", "l1-weighted", "l1-composed", "ridge", None])
 @pytest.mark.parametrize("center", [None, "mean", "biases"])
 def test_every_combination_of_names_fits(blocks, X, spectral, discrete, center):
     """Every pair of penalties and every centre gives a table of symbols that is mostly right."""
-    lam, xi = {"nuclear": 0.5, "lsp": 9.0}[spectral], "auto" if discrete is None else 0.01
+    lam, xi = LAMS[spectral], "auto" if discrete is None else 0.01
     imputer = si.SnapImputer("1:5", spectral=spectral, discrete=discrete, center=center, lam=lam, xi=xi)
     out = imputer.fit_transform(X)
     check_filled(X, out, imputer.alphabet_)
@@ -386,6 +389,151 @@ def test_ten_cells_are_enough_to_tune():
     assert si.SnapImputer("1,2").fit(table).choice_ is None
 
 
+# -------------------------------------------------------------------- solvers
+NO_LAM = {"svt", "sdp", "altmin", "optspace", "sun-luo"}
+"""Solvers with an equality constraint or a given rank have no use for λ."""
+NO_XI = {*NO_LAM, "low-rank-sparse"}
+
+
+def treated_by(name: str) -> str:
+    """A spectral penalty that the solver treats."""
+    return "rank" if SOLVERS[name].card.spectral == ("rank",) else "nuclear"
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_solver_fills_a_table(blocks, X, name):
+    """By its name every solver gives a table of symbols that is mostly right, and the fit says that it was run."""
+    if name == "sdp":
+        pytest.importorskip("cvxpy", reason="the modelling tool is an optional dependency")
+        X, truth = X[:16, :14], blocks.to_dense()[:16, :14]
+    else:
+        truth = blocks.to_dense()
+    strengths = {"lam": "auto" if name in NO_LAM else 0.8, "xi": "auto" if name in NO_XI else 0.02}
+    imputer = si.SnapImputer(
+        "1:5", spectral=treated_by(name), solver=name, center="mean", max_rank=3, max_iter=500, tol=1e-3, **strengths
+    )
+    out = imputer.fit_transform(X)
+    check_filled(X, out, imputer.alphabet_)
+    missing = np.isnan(X)
+    assert np.mean(out[missing] == truth[missing]) > (0.5 if name == "sdp" else 0.85)
+    assert imputer.status_.converged
+    assert (imputer.solver_, imputer.solver_why_) == (repr(SOLVERS[name]()), "given")
+    assert imputer.lam_ == (1.0 if name in NO_LAM else 0.8)
+    assert imputer.xi_ == (0.0 if name in NO_XI else 0.02)
+    assert imputer.choice_ is None
+
+
+def test_a_solver_object_brings_its_parameters(X):
+    """An object is run as it is; its defaults are what its name gives."""
+    fits = {
+        key: si.SnapImputer("1:5", solver=solver, **GIVEN).fit(X)
+        for key, solver in {"name": "ais-impute", "same": AISImpute(), "other": AISImpute(nu=0.5)}.items()
+    }
+    np.testing.assert_array_equal(fits["name"].singular_values_, fits["same"].singular_values_)
+    assert fits["other"].solver_ == repr(AISImpute(nu=0.5)) != fits["same"].solver_
+    assert not np.array_equal(fits["other"].singular_values_, fits["same"].singular_values_)
+
+
+def test_auto_takes_a_solver_that_fits_and_says_why(X):
+    """The choice depends on convexity, and is the default."""
+    convex = si.SnapImputer("1:5", **GIVEN).fit(X)
+    assert convex.solver_ == repr(AISImpute())
+    assert convex.solver_why_.startswith("every term is convex: AIS-Impute")
+    other = si.SnapImputer("1:5", spectral="mcp", solver="auto", lam=2.0, xi=0.0, center="mean").fit(X)
+    assert other.solver_ == repr(NIAPG())
+    assert other.solver_why_ == "MCP(lam=2.0, gamma=3.0) is not convex: niAPG keeps the objective below a bound"
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_what_a_solver_has_no_use_for_is_not_tuned(monkeypatch, X, name):
+    """λ is 1 where the solver does not see it, ξ is 0 where it treats no discrete term; the rest is searched."""
+    asked = []
+
+    class Asked(Exception):  # noqa: N818  not an error
+        pass
+
+    def note(*_: Any, lam: Any, xi: Any, solver: Any, **__: Any) -> None:
+        asked.append((lam, xi, solver))
+        raise Asked
+
+    monkeypatch.setattr(plan, "choose", note)
+    observations, alphabet = Observations.from_dense(X), Alphabet.of("1:5")
+    expected = (1.0 if name in NO_LAM else "auto", 0.0 if name in NO_XI else "auto")
+    for solver in (name, SOLVERS[name]()):
+        open_ones = {"spectral": treated_by(name), "solver": solver}
+        if "auto" not in expected:
+            settled = plan.settle(observations, alphabet, center="mean", **open_ones)
+            assert (settled.lam, settled.xi, settled.choice) == (*expected, None)
+        else:
+            with pytest.raises(Asked):
+                plan.settle(observations, alphabet, center="mean", **open_ones)
+            assert asked[-1] == (*expected, solver)
+        with pytest.raises(Asked):  # the centre is always worth a try, with ξ = 0 while that is open
+            plan.settle(observations, alphabet, **open_ones)
+        assert asked[-1] == (expected[0], 0.0, solver)
+        given_ones = plan.settle(observations, alphabet, center="mean", lam=2.0, xi=0.1, **open_ones)
+        assert (given_ones.lam, given_ones.xi) == (2.0, 0.1)  # for `solve` to judge
+
+
+def test_auto_tunes_both_strengths(monkeypatch, X):
+    """With the solver left open too, nothing is taken out of the search."""
+    asked = []
+    monkeypatch.setattr(plan, "choose", lambda *a, **options: asked.append(options) or choose(*a, **options))
+    plan.settle(Observations.from_dense(X[:12, :10]), Alphabet.of("1:5"), center="mean", max_iter=20)
+    assert [(options["lam"], options["xi"], options["solver"]) for options in asked] == [("auto", "auto", "auto")]
+
+
+@pytest.mark.parametrize("spectral", SPECTRAL)
+def test_the_solver_given_is_the_one_that_tunes(monkeypatch, X, spectral):
+    """Every fit on the way runs the solver that was asked for, for every penalty, tuned λ included."""
+    seen = []
+    step = SoftImpute.step
+    monkeypatch.setattr(SoftImpute, "step", lambda self, *a: seen.append(self) or step(self, *a))
+    for other in (AISImpute, NIAPG, APG):
+        monkeypatch.setattr(other, "step", lambda *_: pytest.fail("another solver ran"))
+    solver = SoftImpute(accuracy=1e-3)
+    imputer = si.SnapImputer("1:5", spectral=spectral, solver=solver, xi=0.0, center="mean", max_iter=20, tol=1e-2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        imputer.fit(X)
+    assert len(imputer.choice_.tried) > 1
+    assert len(seen) == imputer.n_iter_ + sum(candidate.n_iter for candidate in imputer.choice_.tried)
+    assert all(one is solver for one in seen)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"solver": "svt", "xi": 0.1},
+            r"SVT does not treat a discrete term, here L1\(.*fit this problem: soft-impute",
+        ),
+        ({"solver": SVT(), "xi": 0.1}, "SVT does not treat a discrete term"),
+        (
+            {"solver": "altmin"},
+            r"AltMin treats the spectral penalties rank, not Nuclear\(lam=1\.0\)\. Solvers that fit",
+        ),
+        ({"solver": "apgl", "spectral": "mcp"}, r"APGL treats .*not MCP.*: soft-impute, apg, nmapg, niapg, fancl$"),
+        ({"solver": "gradient"}, "solver must be \"auto\" or one of soft-impute, apg.*, got 'gradient'"),
+        ({"solver": "APG"}, "got 'APG'"),
+    ],
+)
+@pytest.mark.parametrize("center", ["mean", "auto"])
+def test_a_solver_that_does_not_fit_is_refused_with_those_that_do(X, wrong, message, center):
+    """The error names the solver, what it cannot treat, and which solvers can."""
+    imputer = si.SnapImputer("1:5", center=center, **wrong)
+    with pytest.raises(ValueError, match=message):
+        imputer.fit(X)
+    assert not hasattr(imputer, "left_")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, APG])
+def test_what_is_no_solver_is_refused(X, wrong):
+    """Neither nothing nor a number nor a class is a solver."""
+    with pytest.raises(TypeError, match="solver must be a Solver or the name of one, got"):
+        si.SnapImputer("1:5", solver=wrong, **GIVEN).fit(X)
+
+
 # -------------------------------------------------------------------- same seed, same result
 def test_same_seed_same_bits_on_any_number_of_threads(monkeypatch, X):
     """The fit is a function of the table, the parameters and the seed."""
@@ -493,6 +641,11 @@ def test_clone_and_parameters():
     assert copy.get_params()["spectral"] == si.Nuclear(1.0)
     assert copy.set_params(lam="auto", xi=0.1).get_params()["xi"] == 0.1
     assert clone(si.SnapImputer([0, 1])).alphabet == [0, 1]
+    for solver in ("auto", "svt", AltMin(rank=2)):
+        copy = clone(si.SnapImputer("1:5", solver=solver))
+        assert copy.get_params()["solver"] == solver
+        assert copy.set_params(solver="als").solver == "als"
+    assert si.SnapImputer().get_params()["solver"] == "auto"
     assert repr(si.SnapImputer("1:5", xi=0.1)) == "SnapImputer(alphabet='1:5', xi=0.1)"
 
 

@@ -10,7 +10,7 @@ import pytest
 from snapimpute import L1, Alphabet, Nuclear, Observations, metrics, solve, tuning
 from snapimpute.datasets import low_rank_alphabet
 from snapimpute.recipe import SPECTRAL, Recipe
-from snapimpute.solvers import APG
+from snapimpute.solvers import APG, AISImpute
 from snapimpute.tuning import PATIENCE, XI_STEPS, choose, held_out_score, lam_grid, largest_lam
 
 DATA = low_rank_alphabet((30, 24), rank=2, alphabet="1:5", kind="quantised", observed=0.6, noise=0.1, random_state=4)
@@ -146,6 +146,32 @@ def test_an_interruption_ends_the_whole_choice():
     assert seen == []
 
 
+# -------------------------------------------------------------------- the solver
+@pytest.mark.parametrize(
+    ("solver", "ran"), [("auto", AISImpute()), ("apg", APG()), (APG(beta="fista"), APG(beta="fista"))]
+)
+def test_every_fit_runs_the_solver_asked_for(solved, solver, ran):
+    """A name, an object or "auto" reaches each fit, and is what runs there."""
+    choose(DATA.observations, RECIPE, lam=[4.0, 2.0], xi=[0.0, 0.02], solver=solver)
+    assert [call["solver"] for call in solved] == [solver] * 4
+    assert {call["result"].settings["solver"] for call in solved} == {repr(ran)}
+
+
+def test_without_a_name_the_solver_is_chosen_for_each_problem(solved):
+    """The default is "auto": another penalty, another solver."""
+    for spectral in ("nuclear", "mcp"):
+        choose(DATA.observations, Recipe(DATA.alphabet, spectral, center="mean"), lam=4.0, xi=0.0)
+    assert [call["result"].settings["solver"].split("(")[0] for call in solved] == ["AISImpute", "NIAPG"]
+
+
+def test_a_solver_without_use_for_lambda_can_be_chosen_by_its_score(solved):
+    """Where only the recipe is open, a single candidate is scored: the λ and ξ given."""
+    choice = choose(DATA.observations, RECIPE, lam=1.0, xi=0.0, solver="svt", max_iter=30)
+    assert [(c.lam, c.xi) for c in choice.tried] == [(1.0, 0.0)]
+    assert len(solved) == 1
+    assert 0 < choice.best.score < 1
+
+
 # -------------------------------------------------------------------- the grids
 @pytest.mark.parametrize("center", [None, "mean", "biases"])
 def test_the_largest_lambda_is_where_the_fit_becomes_zero(center):
@@ -225,6 +251,9 @@ def test_lists_and_arrays_of_strengths_are_taken():
         ({"xi": np.inf}, "xi must be a finite number"),
         ({"share": 1.0}, "share must lie between 0 and 1"),
         ({"max_iter": 0}, "max_iter must be"),
+        ({"solver": "newton"}, "solver must be \"auto\" or one of soft-impute, .*, got 'newton'"),
+        ({"solver": "svt", "xi": 0.1}, "SVT does not treat a discrete term.*fit this problem: soft-impute"),
+        ({"solver": "altmin"}, "AltMin treats the spectral penalties rank, not Nuclear"),
     ],
 )
 def test_wrong_arguments_are_refused_before_any_fit(solved, wrong, message):

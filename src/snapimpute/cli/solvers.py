@@ -53,11 +53,12 @@ def _penalties(solver: type[Solver[Any]]) -> str:
 def _table() -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_lines=False)
     table.add_column("solver", style="bold", no_wrap=True)
-    table.add_column("minimises", ratio=3)
-    table.add_column("penalties", ratio=1)
-    table.add_column("discrete-aware", ratio=1)
-    table.add_column("an iteration costs", ratio=3)
-    table.add_column("paper", ratio=3)
+    # Folded, as a word that is too long for a narrow terminal would be cut off otherwise.
+    table.add_column("minimises", ratio=3, overflow="fold")
+    table.add_column("penalties", ratio=1, overflow="fold")
+    table.add_column("discrete aware", ratio=1, overflow="fold")
+    table.add_column("an iteration costs", ratio=3, overflow="fold")
+    table.add_column("paper", ratio=3, min_width=12, overflow="fold")
     for name, solver in SOLVERS.items():
         card = solver.card
         aware = "no" if not card.discrete else "convex ones" if card.convex else "yes"
@@ -67,6 +68,7 @@ def _table() -> Table:
 
 def _details(solver: type[Solver[Any]]) -> str:
     card = solver.card
+    parameters = ", ".join(f"{name}={default!r}" for name, default in describe(solver)["parameters"].items())
     lines = [
         f"{solver.name}: {card.title}  (si.solvers.{solver.__name__})",
         f"  minimises     {card.minimises}",
@@ -74,6 +76,7 @@ def _details(solver: type[Solver[Any]]) -> str:
         f"  discrete      {'yes' if card.discrete else 'no'}",
         f"  iteration     {card.cost}",
         f"  stops on      the {solver.measures}",
+        f"  parameters    {parameters or 'none'}",
         f"  paper         {card.paper}",
         "",
         inspect.cleandoc(solver.__doc__ or ""),

@@ -98,10 +98,13 @@ def certify(problem: Problem, x: LowRank, *, random_state: int = 0) -> Certifica
     svd = partial_svd(gradient, 1, tol=ACCURACY * lam, rng=rng)
     norm = float(svd.x.s[0]) + svd.residual
     alpha = min(1.0, lam / norm) if norm else 1.0
-    slope = x.inner(gradient)
-    rest = (1 - alpha) * (terms.discrete - _least_discrete(problem))
-    gap = terms.spectral + alpha * slope + (1 - alpha) ** 2 * terms.fit + rest
-    return Certificate(terms.objective, terms.objective - gap, norm / lam)
+    residual = observed - problem.targets  # G on Ω
+    # The dual value itself: far from the optimum E(X) less the gap would be a difference of two large numbers.
+    bound = -alpha * float(residual @ problem.targets) - alpha**2 * terms.fit
+    if problem.is_discrete:
+        slope = x.inner(gradient) - float(residual @ observed)
+        bound += alpha * (terms.discrete - slope) + (1 - alpha) * _least_discrete(problem)
+    return Certificate(terms.objective, bound, norm / lam)
 
 
 def _least_discrete(problem: Problem) -> float:

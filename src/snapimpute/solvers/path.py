@@ -56,11 +56,12 @@ def path(
     [0, 1, 1]
     """
     x: LowRank | None = None
-    for lam in _ladder(problem, lams, smallest, int(options.get("random_state", 0))):
-        stage = replace(problem, spectral=problem.spectral.with_lam(lam))
+    ladder = _ladder(problem, lams, smallest, int(options.get("random_state", 0)))
+    for spectral in [problem.spectral.with_lam(lam) for lam in ladder]:  # all of them before any work
+        stage = replace(problem, spectral=spectral)
         result = solve(stage, SoftImpute() if solver is None else solver, x0=x, **options)
         x = result.x
-        yield PathPoint(lam, result)
+        yield PathPoint(spectral.lam, result)
         if result.status.code == "interrupted":
             return
 
@@ -71,6 +72,6 @@ def _ladder(problem: Problem, lams: Sequence[float] | int, smallest: float, seed
     if lams < 1 or not 0 < smallest < 1:
         raise ValueError(f"a path has at least 1 λ, and smallest lies between 0 and 1, got {lams} and {smallest}")
     open_problem = replace(problem, spectral=problem.spectral.with_lam(0.0))
-    first = first_penalty(open_problem, LowRank.zeros(problem.shape), Context(None, seed)).lam
+    first = max(first_penalty(open_problem, LowRank.zeros(problem.shape), Context(None, seed)).lam, 1e-12)
     grid: list[float] = np.geomspace(first, smallest * first, int(lams) + 1)[1:].tolist()
     return grid
