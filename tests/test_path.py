@@ -50,7 +50,7 @@ def lams(points: list[PathPoint]) -> list[float]:
 # ---------------------------------------------------------------- the solutions
 @pytest.mark.parametrize("name", CONVEX)
 def test_every_point_is_the_solution_at_its_lambda(name):
-    """On a convex problem each result has the objective of a cold start at that λ, with fewer iterations in all."""
+    """On a convex problem each result has the objective of a cold start at that λ."""
     problem = CONVEX[name]
     points = list(path(problem, 6, smallest=0.05, **FAR))
     cold = [solve(replace(problem, spectral=si.Nuclear(lam)), "soft-impute", **FAR) for lam in lams(points)]
@@ -58,7 +58,6 @@ def test_every_point_is_the_solution_at_its_lambda(name):
         assert point.result.status.converged
         assert point.result.settings["spectral"] == repr(si.Nuclear(point.lam))
         assert point.result.objective == pytest.approx(alone.objective, rel=1e-7)
-    assert sum(p.result.n_iter for p in points) < sum(alone.n_iter for alone in cold)
     assert len({round(p.result.objective, 3) for p in points}) == 6
 
 
@@ -78,11 +77,13 @@ def test_each_point_starts_from_the_one_before(monkeypatch):
     assert len(calls) == 5
 
 
-def test_with_its_usual_tolerance_a_path_saves_most_iterations():
-    """Down twenty λ with the tolerance of `solve`, warm starts need less than half of what cold ones do."""
-    points = list(path(PLAIN))
-    cold = [solve(replace(PLAIN, spectral=si.Nuclear(lam)), "soft-impute") for lam in lams(points)]
-    assert sum(p.result.n_iter for p in points) < 0.5 * sum(alone.n_iter for alone in cold)
+@pytest.mark.parametrize(("name", "share"), [("plain", 0.2), ("discrete", 0.6), ("offsets", 0.7)])
+def test_a_path_saves_iterations(name, share):
+    """Down twenty λ warm starts need far fewer iterations than cold ones, which a plain problem shows best."""
+    problem = CONVEX[name]
+    points = list(path(problem, tol=1e-3))
+    cold = [solve(replace(problem, spectral=si.Nuclear(lam)), "soft-impute", tol=1e-3) for lam in lams(points)]
+    assert sum(p.result.n_iter for p in points) < share * sum(alone.n_iter for alone in cold)
 
 
 # ---------------------------------------------------------------- the λ

@@ -51,7 +51,7 @@ def test_soft_impute_error_grows_with_what_is_missing_and_with_noise():
 @pytest.mark.slow
 @pytest.mark.movielens
 def test_ais_impute_has_the_error_and_rank_published(movielens: Dataset) -> None:
-    """The authors' script on MovieLens-100k: RMSE and rank near those published; the split decides the third digit."""
+    """The authors' script on MovieLens-100k: RMSE and rank are near those published."""
     error, rank, iterations = published.ais_impute_run(movielens.observations, seed=0)
     assert error == pytest.approx(np.mean(published.AIS_IMPUTE_RMSE), abs=0.006)
     assert 58 <= rank <= 63

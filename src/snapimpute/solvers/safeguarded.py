@@ -101,6 +101,7 @@ class NMAPG(Safeguarded[MonitorState]):
     eta : float
         Weight of the past in c.
     delta : float
+        δ: how far below c an accelerated step must come, relative to its squared length.
     accuracy : float
         Backward error allowed to each prox, relative to the last ‖X − Y‖_F.
     """
