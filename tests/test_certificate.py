@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -121,6 +122,22 @@ def test_the_bound_never_exceeds_the_end_of_a_long_run(name, biased, lam, kind):
     optimum = problem.objective(best(name, biased, lam))
     assert certificate.bound <= optimum * (1 + 1e-12)
     assert certificate.gap == max(certificate.objective - certificate.bound, 0)
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+@pytest.mark.parametrize("scale", [1e6, 1e10])
+def test_rounding_does_not_lift_the_bound_far_from_the_optimum(name, scale):
+    """Where E(X) has no digits left for the optimum, the bound still has: it is no difference of large numbers."""
+    problem, rng = toy_problem(name, False, 1.0), np.random.default_rng(0)
+    optimum = problem.objective(best(name, False, 1.0))
+    for _ in range(8):
+        X = scale * rng.normal(size=SHAPE)
+        bound = certify(problem, si.LowRank.from_dense(X)).bound
+        assert bound < optimum
+        if name == "plain":
+            mask, data, _ = dense_data(problem)
+            y = gradient(problem, X)[mask] / np.linalg.norm(gradient(problem, X), 2)
+            assert bound == pytest.approx(-np.sum(y * data[mask] + 0.5 * y**2), abs=1e-9)
 
 
 @st.composite
@@ -248,6 +265,21 @@ def test_the_krylov_path_on_a_larger_table(monkeypatch):
         certificate = certify(problem, x, random_state=seed)
         assert norm - 1e-9 <= certificate.gradient_norm <= norm + 3e-6
         assert certificate.bound == pytest.approx(expected.bound, rel=1e-5)
+
+
+def test_the_measured_error_of_the_norm_counts(monkeypatch):
+    """A partial SVD that falls short of the norm, and says by how much, does not make an infeasible dual point."""
+    problem = toy_problem("l1", False, 1.0)
+    exact = certify(problem, si.LowRank.zeros(SHAPE))
+
+    def short(*arguments: Any, **options: Any) -> svd.PartialSVD:
+        found = svd.partial_svd(*arguments, **options)
+        missing = 0.25 * float(found.x.s[0])
+        return replace(found, x=replace(found.x, s=found.x.s - missing), residual=missing)
+
+    monkeypatch.setitem(certify.__globals__, "partial_svd", short)
+    again = certify(problem, si.LowRank.zeros(SHAPE))
+    assert (again.gradient_norm, again.bound) == pytest.approx((exact.gradient_norm, exact.bound), rel=1e-12)
 
 
 # ---------------------------------------------------------------- tightness

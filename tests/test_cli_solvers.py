@@ -66,6 +66,15 @@ def test_the_table_names_every_solver_and_its_paper(columns):
     assert all(len(line) <= columns for line in result.output.splitlines())
 
 
+@pytest.mark.parametrize("columns", range(66, 80))
+def test_nothing_is_cut_off_in_a_narrow_terminal(columns):
+    """Where a word is too long for its column it goes on in the next line."""
+    output = run(columns=columns).output
+    assert "…" not in output
+    assert all(name in output for name in SOLVERS)
+    assert all(len(line) <= columns for line in output.splitlines())
+
+
 def test_the_table_tells_what_a_solver_treats():
     """Penalties and discreteness are those of the cards: all or named, yes, no, or convex ones."""
     rows = cells(run(columns=200).output)
