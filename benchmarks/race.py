@@ -75,7 +75,8 @@ def ended(info: Info, target: float) -> bool:
 def draw(panel: Any, name: str, result: si.Result, best: float) -> None:
     above = np.maximum(result.history["objective"] / best - 1, 0.5 * CLOSE)
     auto = name in ("ais-impute", "niapg")
-    panel.loglog(result.history["seconds"], above, label=name, linewidth=2.4 if auto else 1.2)
+    colour = mpl.colormaps["tab10"](list(SOLVERS).index(name) % 10)  # the same in every panel
+    panel.loglog(result.history["seconds"], above, label=name, color=colour, linewidth=2.4 if auto else 1.2)
 
 
 def finish(figure: Any, panels: Any, labels: list[str]) -> None:

@@ -435,10 +435,10 @@ def test_a_solver_object_brings_its_parameters(X):
 
 
 def test_auto_takes_a_solver_that_fits_and_says_why(X):
-    """The choice depends on convexity, and is the default."""
+    """The choice depends on convexity and size, and is the default."""
     convex = si.SnapImputer("1:5", **GIVEN).fit(X)
-    assert convex.solver_ == repr(AISImpute())
-    assert convex.solver_why_.startswith("every term is convex: AIS-Impute")
+    assert convex.solver_ == repr(APG())
+    assert convex.solver_why_.startswith("every term is convex and 40×30 is small: APG")
     other = si.SnapImputer("1:5", spectral="mcp", solver="auto", lam=2.0, xi=0.0, center="mean").fit(X)
     assert other.solver_ == repr(NIAPG())
     assert other.solver_why_ == "MCP(lam=2.0, gamma=3.0) is not convex: niAPG keeps the objective below a bound"

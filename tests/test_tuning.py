@@ -148,7 +148,7 @@ def test_an_interruption_ends_the_whole_choice():
 
 # -------------------------------------------------------------------- the solver
 @pytest.mark.parametrize(
-    ("solver", "ran"), [("auto", AISImpute()), ("apg", APG()), (APG(beta="fista"), APG(beta="fista"))]
+    ("solver", "ran"), [("auto", APG()), ("ais-impute", AISImpute()), (APG(beta="fista"), APG(beta="fista"))]
 )
 def test_every_fit_runs_the_solver_asked_for(solved, solver, ran):
     """A name, an object or "auto" reaches each fit, and is what runs there."""
@@ -161,7 +161,7 @@ def test_without_a_name_the_solver_is_chosen_for_each_problem(solved):
     """The default is "auto": another penalty, another solver."""
     for spectral in ("nuclear", "mcp"):
         choose(DATA.observations, Recipe(DATA.alphabet, spectral, center="mean"), lam=4.0, xi=0.0)
-    assert [call["result"].settings["solver"].split("(")[0] for call in solved] == ["AISImpute", "NIAPG"]
+    assert [call["result"].settings["solver"].split("(")[0] for call in solved] == ["APG", "NIAPG"]
 
 
 def test_a_solver_without_use_for_lambda_can_be_chosen_by_its_score(solved):

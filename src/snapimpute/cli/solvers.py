@@ -18,7 +18,8 @@ from snapimpute.solvers import SOLVERS, Solver
 NOTES = """\
 r is the rank, k = r and a dozen guard vectors, a pass one product with the matrix that a step thresholds.
 (E) is the objective with the Moreau envelope of the discrete penalty: what the paper's recursion minimises.
-solver="auto": ais-impute if every term is convex, niapg if not. Details: snapimpute solvers NAME."""
+solver="auto": niapg if a term is not convex, else ais-impute, or apg for a side up to 128.
+Details: snapimpute solvers NAME."""
 
 
 def solvers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from snapimpute.operators.svd import WHOLE_SIDE
 from snapimpute.problem import Problem
 from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Solver
@@ -66,7 +67,11 @@ def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
 
 
 def _auto(problem: Problem) -> Pick:
+    """By what was measured (docs/how-to-choose.md): convexity first, then the size."""
     if not problem.convex:
         term = problem.discrete if problem.spectral.convex else problem.spectral
         return Pick(NIAPG(), f"{term!r} is not convex: niAPG keeps the objective below a bound")
-    return Pick(AISImpute(), "every term is convex: AIS-Impute needs the fewest and cheapest iterations")
+    m, n = problem.shape
+    if min(m, n) <= WHOLE_SIDE:
+        return Pick(APG(), f"every term is convex and {m}×{n} is small: APG, as whole SVDs are cheap at any rank")
+    return Pick(AISImpute(), "every term is convex: AIS-Impute, as its early steps have a small rank")
