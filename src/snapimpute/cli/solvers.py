@@ -18,7 +18,7 @@ from snapimpute.solvers import SOLVERS, Solver
 NOTES = """\
 r is the rank, k = r and a dozen guard vectors, a pass one product with the matrix that a step thresholds.
 (E) is the objective with the Moreau envelope of the discrete penalty: what the paper's recursion minimises.
-solver="auto": niapg if a term is not convex, else ais-impute, or apg for a side up to 128.
+solver="auto": niapg if a term is not convex, else ais-impute, or apg up to 10,000 cells.
 Details: snapimpute solvers NAME."""
 
 

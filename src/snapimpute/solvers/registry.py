@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from snapimpute.operators.svd import WHOLE_SIDE
 from snapimpute.problem import Problem
 from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Solver
@@ -21,6 +20,10 @@ _OTHERS = (ALS, SVT, SDP, LowRankSparse, AltMin, OptSpace, SunLuo)
 
 SOLVERS: dict[str, type[Solver[Any]]] = {s.name: s for s in (*_PROXIMAL, *_OTHERS)}
 """Every solver by name."""
+
+
+SMALL_CELLS = 10_000
+"""Up to this size the whole SVD of every step is so cheap that bringing λ down only costs iterations."""
 
 
 class Pick(NamedTuple):
@@ -72,6 +75,6 @@ def _auto(problem: Problem) -> Pick:
         term = problem.discrete if problem.spectral.convex else problem.spectral
         return Pick(NIAPG(), f"{term!r} is not convex: niAPG keeps the objective below a bound")
     m, n = problem.shape
-    if min(m, n) <= WHOLE_SIDE:
+    if m * n <= SMALL_CELLS:
         return Pick(APG(), f"every term is convex and {m}×{n} is small: APG, as whole SVDs are cheap at any rank")
     return Pick(AISImpute(), "every term is convex: AIS-Impute, as its early steps have a small rank")
