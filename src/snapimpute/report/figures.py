@@ -81,7 +81,9 @@ def _convergence(axis: Any, outcomes: Sequence[Outcome]) -> None:
         axis.semilogy(history["iteration"], relative, color=AWARE if aware else PLAIN, alpha=0.75, lw=1.4)
     axis.plot([], [], color=PLAIN, label="plain")
     axis.plot([], [], color=AWARE, label="discrete-aware")
-    axis.set(title="convergence", xlabel="iteration", ylabel="distance from a stationary point, relative to ‖X‖")
+    axis.set(title="convergence", ylabel="distance from a stationary point, relative to ‖X‖")
+    axis.set(xlabel="iteration (nothing is known while λ is still coming down)")
+    axis.set_xlim(left=0)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
 

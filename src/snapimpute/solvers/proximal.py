@@ -18,7 +18,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -211,22 +211,25 @@ class ProximalGradient(Proximal[MomentumState]):
         return arrived(problem, state, move, t)
 
 
+def moved(state: ProximalState, move: Move) -> dict[str, Any]:
+    """The fields of a `ProximalState` after a move."""
+    return {
+        "x": move.to.x,
+        "x_observed": move.to.observed,
+        "iteration": state.iteration + 1,
+        "change": move.to.x.distance(state.x),
+        "certificate": move.certificate,
+        "before": state.point,
+        "subspace": move.subspace,
+        "scale": move.length + move.error,
+    }
+
+
 def arrived(problem: Problem, state: MomentumState, move: Move, t: float) -> MomentumState:
-    """The state after a move."""
+    """The state after a move, at the λ that it had; only at the final one is there a certificate."""
     continuing = move.spectral.lam > problem.spectral.lam
-    return MomentumState(
-        x=move.to.x,
-        x_observed=move.to.observed,
-        iteration=state.iteration + 1,
-        change=move.to.x.distance(state.x),
-        certificate=math.inf if continuing else move.certificate,
-        before=state.point,
-        subspace=move.subspace,
-        scale=move.length + move.error,
-        spectral=move.spectral,
-        t=t,
-        continuing=continuing,
-    )
+    after = MomentumState(**moved(state, move), spectral=move.spectral, t=t, continuing=continuing)
+    return replace(after, certificate=math.inf) if continuing else after
 
 
 @dataclass(frozen=True)

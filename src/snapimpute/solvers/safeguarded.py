@@ -26,6 +26,7 @@ from snapimpute.solvers.proximal import (
     Proximal,
     ProximalState,
     arrived,
+    moved,
     start,
 )
 
@@ -66,9 +67,10 @@ class Safeguarded(Proximal[Q], Generic[Q]):
         return move._replace(to=state.point, length=0.0, error=move.length), before
 
 
-def certificate(state: SafeguardedState, move: Move) -> float:
-    """That of the move; a step that was not taken tells nothing new of the iterate."""
-    return state.certificate if move.to.x is state.x else move.certificate
+def stayed_or_moved(state: SafeguardedState, move: Move) -> dict[str, Any]:
+    """The fields after a move; a step that was not taken tells nothing new of the iterate."""
+    fields = moved(state, move)
+    return fields | {"certificate": state.certificate} if move.to.x is state.x else fields
 
 
 def promises(problem: Problem) -> bool:
@@ -147,14 +149,7 @@ class NMAPG(Safeguarded[MonitorState]):
                 move, terms = plain, plain_terms
         q = self.eta * state.q + 1
         return MonitorState(
-            x=move.to.x,
-            x_observed=move.to.observed,
-            iteration=state.iteration + 1,
-            change=move.to.x.distance(state.x),
-            certificate=certificate(state, move),
-            before=state.point,
-            subspace=move.subspace,
-            scale=move.length + move.error,
+            **stayed_or_moved(state, move),
             bound=state.average,
             z=z,
             average=(self.eta * state.q * state.average + terms.objective) / q,
@@ -233,14 +228,7 @@ class NIAPG(Safeguarded[RecentState]):
         if move is None or (terms.objective > bound and promises(problem)):
             move, terms = self.falling(problem, state, context)
         return RecentState(
-            x=move.to.x,
-            x_observed=move.to.observed,
-            iteration=k,
-            change=move.to.x.distance(state.x),
-            certificate=certificate(state, move),
-            before=state.point,
-            subspace=move.subspace,
-            scale=move.length + move.error,
+            **stayed_or_moved(state, move),
             bound=bound,
             recent=(*state.recent, terms.objective)[-self.q - 1 :],
             terms=terms,
