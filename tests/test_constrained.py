@@ -460,7 +460,7 @@ def test_nothing_to_split_is_refused():
 def test_other_problems_are_refused(solver):
     """A penalty other than the nuclear norm, or a discrete term, is not for these solvers."""
     observations = planted((8, 6), 2, 0.7)[0].observations
-    with pytest.raises(ValueError, match="treats the spectral penalties nuclear, not Rank"):
+    with pytest.raises(ValueError, match="treats only the spectral penalty nuclear, not Rank"):
         si.solve(si.Problem(observations, si.Rank(1.0)), solver)
     with pytest.raises(ValueError, match="does not treat a discrete term"):
         si.solve(si.Problem(observations, si.Nuclear(1.0), si.L1("1:5", xi=0.1)), solver)

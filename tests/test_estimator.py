@@ -511,7 +511,7 @@ def test_the_solver_given_is_the_one_that_tunes(monkeypatch, X, spectral):
         ({"solver": SVT(), "xi": 0.1}, "SVT does not treat a discrete term"),
         (
             {"solver": "altmin"},
-            r"AltMin treats the spectral penalties rank, not Nuclear\(lam=1\.0\)\. Solvers that fit",
+            r"AltMin treats only the spectral penalty rank, not Nuclear\(lam=1\.0\)\. Solvers that fit",
         ),
         ({"solver": "apgl", "spectral": "mcp"}, r"APGL treats .*not MCP.*: soft-impute, apg, nmapg, niapg, fancl$"),
         ({"solver": "gradient"}, "solver must be \"auto\" or one of soft-impute, apg.*, got 'gradient'"),

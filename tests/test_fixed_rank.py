@@ -268,7 +268,7 @@ def test_bad_rho_is_refused(rho):
 def test_other_problems_are_refused(kind):
     """A penalty other than the rank, or a discrete term, is not for these solvers."""
     observations = noisy().observations
-    with pytest.raises(ValueError, match="treats the spectral penalties rank, not Nuclear"):
+    with pytest.raises(ValueError, match="treats only the spectral penalty rank, not Nuclear"):
         si.solve(si.Problem(observations, si.Nuclear(1.0)), kind())
     with pytest.raises(ValueError, match="does not treat a discrete term"):
         si.solve(si.Problem(observations, si.Rank(1.0), si.L1("1:5", xi=0.1)), kind())

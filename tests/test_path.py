@@ -229,7 +229,7 @@ def test_an_interruption_ends_the_path_with_what_was_done():
         ({"lams": [1.0, -1.0]}, "lam must be a finite number"),
         ({"lams": [1.0, np.nan]}, "lam must be a finite number"),
         ({"solver": "gradient"}, "solver must be"),
-        ({"solver": "altmin"}, "AltMin treats the spectral penalties rank.*fit this problem: soft-impute"),
+        ({"solver": "altmin"}, "AltMin treats only the spectral penalty rank.*fit this problem: soft-impute"),
         ({"max_iter": 0}, "max_iter must be"),
     ],
 )

@@ -175,7 +175,7 @@ def test_refusal_by_hand():
     """The whole message, once: who refuses what, and who does not."""
     problem = si.Problem(OBSERVATIONS, si.Rank(1.3), si.L1("1:5", xi=0.1))
     expected = (
-        "SVT treats the spectral penalties nuclear, not Rank(lam=1.3). "
+        "SVT treats only the spectral penalty nuclear, not Rank(lam=1.3). "
         "Solvers that fit this problem: soft-impute, apg, nmapg, niapg, fancl"
     )
     with pytest.raises(ValueError, match=re.escape(expected) + "$"):

@@ -253,7 +253,7 @@ def test_lists_and_arrays_of_strengths_are_taken():
         ({"max_iter": 0}, "max_iter must be"),
         ({"solver": "newton"}, "solver must be \"auto\" or one of soft-impute, .*, got 'newton'"),
         ({"solver": "svt", "xi": 0.1}, "SVT does not treat a discrete term.*fit this problem: soft-impute"),
-        ({"solver": "altmin"}, "AltMin treats the spectral penalties rank, not Nuclear"),
+        ({"solver": "altmin"}, "AltMin treats only the spectral penalty rank, not Nuclear"),
     ],
 )
 def test_wrong_arguments_are_refused_before_any_fit(solved, wrong, message):

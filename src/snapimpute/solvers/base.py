@@ -144,7 +144,8 @@ class Solver(ABC, Generic[S]):
         """Why this solver cannot treat the problem; None if it can."""
         card = cls.card
         if problem.spectral.name not in card.spectral:
-            return f"treats the spectral penalties {', '.join(card.spectral)}, not {problem.spectral!r}"
+            kind = "penalty" if len(card.spectral) == 1 else "penalties"
+            return f"treats only the spectral {kind} {', '.join(card.spectral)}, not {problem.spectral!r}"
         if problem.is_discrete and not card.discrete:
             return f"does not treat a discrete term, here {problem.discrete!r}"
         if card.convex and not problem.convex:
