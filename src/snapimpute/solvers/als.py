@@ -11,6 +11,7 @@ import numpy as np
 from snapimpute.operators import LowRank
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.parameters import check_count
 from snapimpute.types import Array
 
 DEFAULT_RANK = 50
@@ -54,9 +55,8 @@ class ALS(Solver[ALSState]):
     )
 
     def __post_init__(self) -> None:
-        given: object = self.rank
-        if given is not None and not (isinstance(given, int | np.integer) and given >= 1):
-            raise ValueError(f"rank must be a whole number, at least 1, or None, got {given!r}")
+        if self.rank is not None:
+            check_count("rank", self.rank, otherwise=", or None")
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> ALSState:
         """A is √s-scaled x0, filled up with random columns that B does not use yet."""

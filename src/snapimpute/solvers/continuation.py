@@ -17,6 +17,7 @@ from snapimpute.operators import LowRank, partial_svd
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Card, Context
+from snapimpute.solvers.parameters import check_open
 from snapimpute.solvers.proximal import (
     STEP_COST,
     Limit,
@@ -282,9 +283,3 @@ class APGL(Continued):
     def columns(self, state: MomentumState) -> dict[str, float]:
         """λ and the step length of the iteration."""
         return super().columns(state) | {"step": 1 / state.lipschitz}
-
-
-def check_open(name: str, value: float, high: float) -> None:
-    """Raise unless 0 < value < high."""
-    if not 0 < value < high:
-        raise ValueError(f"{name} must lie between 0 and {high:g} (both excluded), got {value}")

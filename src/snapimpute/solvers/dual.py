@@ -12,6 +12,7 @@ from snapimpute.operators import LowRank, Sparse, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.parameters import check_positive
 from snapimpute.types import Array
 
 
@@ -86,10 +87,9 @@ class SVT(Solver[DualState]):
     )
 
     def __post_init__(self) -> None:
-        for name in ("tau", "delta"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a finite number above 0, or None, got {value}")
+        for name, value in (("tau", self.tau), ("delta", self.delta)):
+            if value is not None:
+                check_positive(name, value, otherwise=", or None")
 
     def parameters(self, problem: Problem) -> tuple[float, float]:
         """(τ, δ) for a problem."""

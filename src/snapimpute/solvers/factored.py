@@ -214,9 +214,9 @@ Barriers = tuple[Barrier, Barrier]
 class BarrierState(State):
     """Adds the factors with their barriers, their gradients, the value of all, and the length of the next trial."""
 
-    factors: tuple[Array, Array]
-    barriers: tuple[Barrier, Barrier]
-    gradients: tuple[Array, Array]
+    factors: Pair
+    barriers: Barriers
+    gradients: Pair
     value: float
     length: float
 
@@ -267,7 +267,8 @@ class SunLuo(FixedRank[BarrierState]):
         barriers = (Barrier(rho, rows[0], whole), Barrier(rho, rows[1], whole))
         factors = (x.U * root, x.V * root)
         observed = problem.at_observed(x)
-        value, gradients = _value_and_gradients(problem, factors, barriers, observed)
+        value = _value(problem, factors, barriers, observed)
+        gradients = _gradients(problem, factors, barriers, observed)
         length = 1 / max(density * float(x.s[0]), 1e-300)
         return BarrierState(*begun(problem, x), factors, barriers, gradients, value, length)
 
@@ -285,7 +286,7 @@ class SunLuo(FixedRank[BarrierState]):
             if not length * math.sqrt(square) > 1e-16 * math.hypot(*state.x.s):
                 factors, value, observed = state.factors, state.value, state.x_observed
                 break
-        _, gradients = _value_and_gradients(problem, factors, state.barriers, observed)
+        gradients = _gradients(problem, factors, state.barriers, observed)
         x = LowRank(factors[0], np.ones(U.shape[1]), factors[1]).orthonormalised()
         moved = _barzilai_borwein(state.factors, factors, state.gradients, gradients)
         length = moved or (2 * length if square else length)
@@ -297,11 +298,10 @@ def _value(problem: Problem, factors: Pair, barriers: Barriers, observed: Array)
     return 0.5 * float(residual @ residual) + sum(b.value(f) for b, f in zip(barriers, factors, strict=True))
 
 
-def _value_and_gradients(problem: Problem, factors: Pair, barriers: Barriers, observed: Array) -> tuple[float, Pair]:
+def _gradients(problem: Problem, factors: Pair, barriers: Barriers, observed: Array) -> Pair:
     residual = Sparse(problem.observations, observed - problem.targets)
     U, V = factors
-    G, H = residual.matmat(V) + barriers[0].gradient(U), residual.rmatmat(U) + barriers[1].gradient(V)
-    return _value(problem, factors, barriers, observed), (G, H)
+    return residual.matmat(V) + barriers[0].gradient(U), residual.rmatmat(U) + barriers[1].gradient(V)
 
 
 def _barzilai_borwein(old: Pair, new: Pair, old_gradients: Pair, gradients: Pair) -> float | None:

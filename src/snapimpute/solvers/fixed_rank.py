@@ -17,6 +17,7 @@ import numpy as np
 from snapimpute.operators import LowRank, Sparse, partial_svd
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.solvers.base import Context, Solver, State
+from snapimpute.solvers.parameters import check_count
 from snapimpute.types import Array
 
 MAX_GUESS = 50
@@ -33,9 +34,8 @@ class FixedRank(Solver[F], Generic[F]):
     rank: int | None
 
     def __post_init__(self) -> None:
-        given: object = self.rank
-        if given is not None and not (isinstance(given, int | np.integer) and given >= 1):
-            raise ValueError(f"rank must be a whole number, at least 1, or None, got {given!r}")
+        if self.rank is not None:
+            check_count("rank", self.rank, otherwise=", or None")
 
     def spectral_start(self, problem: Problem, x0: LowRank, context: Context, trim: float = math.inf) -> LowRank:
         """x0 if it has the rank wanted, or any where none is, else the leading triplets of P_Ω(O)·mn/|Ω|."""

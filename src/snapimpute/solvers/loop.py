@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from snapimpute.operators import LowRank
 from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Context, Solver, State
+from snapimpute.solvers.parameters import check_count
 from snapimpute.solvers.registry import pick
 from snapimpute.solvers.result import History, Info, Result, Status
 
@@ -225,14 +225,9 @@ def _quiet_overflow() -> np.errstate:
 
 
 def _check_limits(max_iter: int, tol: float, max_rank: int | None, evaluate_every: int) -> None:
-    _check_count("max_iter", max_iter)
-    _check_count("evaluate_every", evaluate_every)
+    check_count("max_iter", max_iter)
+    check_count("evaluate_every", evaluate_every)
     if max_rank is not None:
-        _check_count("max_rank", max_rank, " or None")
+        check_count("max_rank", max_rank, otherwise=" or None")
     if not tol >= 0:
         raise ValueError(f"tol must be at least 0, got {tol}")
-
-
-def _check_count(name: str, value: object, otherwise: str = "") -> None:
-    if not (isinstance(value, Integral) and int(value) >= 1):
-        raise ValueError(f"{name} must be a whole number, at least 1{otherwise}, got {value!r}")

@@ -142,8 +142,8 @@ class Proximal(Solver[P], Generic[P]):
             keep = limit.rank_of(svd.x.s, max(spectral.untouched, state.x.rank))
             spectral = spectral.with_lam(lam_at_threshold(spectral.with_lam, float(svd.x.s[keep]), step))
         s = spectral.prox(svd.x.s, step)[:keep]
-        x = LowRank(svd.x.U, svd.x.s, svd.x.V).truncated(int((s > 0).sum()))
-        x = replace(x, s=s[: x.rank])
+        kept = svd.x.truncated(int((s > 0).sum()))
+        x = replace(kept, s=s[: kept.rank])
         observed = problem.at_observed(x)
         return Move(Point(x, observed), x.distance(y.x), svd.residual, svd.subspace, step, spectral)
 

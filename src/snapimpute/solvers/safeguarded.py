@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar, Generic, TypeVar
 
 from snapimpute.operators import LowRank
 from snapimpute.problem import Problem, Terms
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
-from snapimpute.solvers.continuation import Continued, check_open
+from snapimpute.solvers.continuation import Continued
+from snapimpute.solvers.parameters import check_count, check_open, check_positive
 from snapimpute.solvers.proximal import (
     STEP_COST,
     MomentumState,
@@ -127,8 +127,7 @@ class NMAPG(Safeguarded[MonitorState]):
         super().__post_init__()
         if not 0 <= self.eta < 1:
             raise ValueError(f"eta must be at least 0 and below 1, got {self.eta}")
-        if not (math.isfinite(self.delta) and self.delta > 0):
-            raise ValueError(f"delta must be a finite number above 0, got {self.delta}")
+        check_positive("delta", self.delta)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MonitorState:
         """z = x = x₋ = x0, t₋ = 0, t = 1, q = 1, c = F(x0)."""
@@ -206,9 +205,7 @@ class NIAPG(Safeguarded[RecentState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given: object = self.q
-        if not (isinstance(given, Integral) and int(given) >= 0):
-            raise ValueError(f"q must be a whole number, at least 0, got {given!r}")
+        check_count("q", self.q, least=0)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> RecentState:
         """X_0 = X_{−1} = x0."""

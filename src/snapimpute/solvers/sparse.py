@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from snapimpute.operators import LowRank, Sparse, Sum, partial_svd
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.parameters import check_positive
 from snapimpute.types import Array
 
 
@@ -72,10 +73,9 @@ class LowRankSparse(Solver[SplitState]):
     )
 
     def __post_init__(self) -> None:
-        for name in ("tau", "beta"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a finite number above 0, or None, got {value}")
+        for name, value in (("tau", self.tau), ("beta", self.beta)):
+            if value is not None:
+                check_positive(name, value, otherwise=", or None")
         if not (math.isfinite(self.delta) and self.delta >= 0):
             raise ValueError(f"delta must be a finite number, at least 0, got {self.delta}")
 
