@@ -355,18 +355,12 @@ def test_what_is_not_convex_is_refused(spectral, discrete):
         certify(problem, si.LowRank.zeros(SHAPE))
 
 
-class Bumpy(si.L1):
-    """A discrete penalty that says it is not convex."""
-
-    convex = False
-
-
 def test_a_discrete_penalty_that_is_not_convex_is_refused():
     """Such a penalty is named in the error, unless ξ = 0 switches it off."""
     observations = toy_problem("plain", False, 1.0).observations
-    with pytest.raises(ValueError, match=r"convex terms, got Nuclear\(lam=1\.0\) and L1\("):
-        certify(si.Problem(observations, si.Nuclear(1.0), Bumpy("1:5", 0.1)), si.LowRank.zeros(SHAPE))
-    certify(si.Problem(observations, si.Nuclear(1.0), Bumpy("1:5", 0.0)), si.LowRank.zeros(SHAPE))
+    with pytest.raises(ValueError, match=r"convex terms, got Nuclear\(lam=1\.0\) and L0\("):
+        certify(si.Problem(observations, si.Nuclear(1.0), si.L0("1:5", 0.1)), si.LowRank.zeros(SHAPE))
+    certify(si.Problem(observations, si.Nuclear(1.0), si.L0("1:5", 0.0)), si.LowRank.zeros(SHAPE))
 
 
 def test_the_composition_is_refused():

@@ -8,12 +8,17 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.penalties import (
+    L0,
     L1,
+    L2,
     MCP,
     SCAD,
+    ByColumn,
     CappedL1,
     ComposedL1,
+    FractionalL0,
     LogSum,
+    Lp,
     Nuclear,
     Rank,
     Ridge,
@@ -46,14 +51,19 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "L0",
     "L1",
+    "L2",
     "MCP",
     "SCAD",
     "Alphabet",
+    "ByColumn",
     "CappedL1",
     "ComposedL1",
+    "FractionalL0",
     "LogSum",
     "LowRank",
+    "Lp",
     "Nuclear",
     "Observations",
     "Problem",

@@ -6,6 +6,8 @@
 (P) is the problem as the paper states it (Eq. 11). (E) replaces the discrete
 term by its Moreau envelope, and is what the paper's recursion (Eq. 13)
 minimises when the prox is exact. Without a discrete term they are the same.
+With ½ (u − x)²/γ in place of ½ (u − x)², (E) tends to (P) from below as γ → 0;
+methods that take a ``gamma`` mean that. The fit may be another loss.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from typing import Literal
 
 import numpy as np
 
+from snapimpute.discreteness import DiscreteTerm
+from snapimpute.losses import Loss, Squares
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, MappedLowRank, MatrixOperator, Scaled, Sparse, Sum, cell_sum
+from snapimpute.operators import LowRank, MatrixOperator, Scaled, Sparse, Sum
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.types import Array
 
@@ -56,6 +60,8 @@ class Problem:
     offsets : LowRank, optional
         B, subtracted from the data before they are modelled: the mean, or
         biases. X then models O − B, and the discrete penalty acts on X + B.
+    loss : Loss, optional
+        What replaces the fit ½‖P_Ω(X − O)‖²; most solvers know that fit only.
 
     Examples
     --------
@@ -70,6 +76,7 @@ class Problem:
     spectral: SpectralPenalty
     discrete: DiscretePenalty | None = None
     offsets: LowRank | None = None
+    loss: Loss = Squares()
 
     def __post_init__(self) -> None:
         _check_kind("observations", self.observations, Observations)
@@ -80,11 +87,19 @@ class Problem:
             _check_kind("offsets", self.offsets, LowRank)
             if self.offsets.shape != self.shape:
                 raise ValueError(f"offsets have shape {self.offsets.shape}, the observations {self.shape}")
+        _check_kind("loss", self.loss, Loss)
+        if self._term is not None:
+            _ = self._term.parts  # a table with other columns is refused at once
 
     @property
     def shape(self) -> tuple[int, int]:
         """(m, n)."""
         return self.observations.shape
+
+    @cached_property
+    def _term(self) -> DiscreteTerm | None:
+        """The discrete term, if there is one with ξ > 0."""
+        return DiscreteTerm(self.discrete, self.observations) if self.discrete is not None and self.is_discrete else None
 
     @property
     def is_discrete(self) -> bool:
@@ -114,7 +129,9 @@ class Problem:
         return x if self.offsets is None else LowRank.combine([1.0, 1.0], [x, self.offsets])
 
     # ---------------------------------------------------------------- objectives
-    def terms(self, x: LowRank, x_observed: Array | None = None, objective: ObjectiveName = "E") -> Terms:
+    def terms(
+        self, x: LowRank, x_observed: Array | None = None, objective: ObjectiveName = "E", *, gamma: float = 1.0
+    ) -> Terms:
         """Evaluate the three terms at X; one pass over all cells if the problem is discrete.
 
         Parameters
@@ -125,24 +142,29 @@ class Problem:
             P_Ω(X) where it is known already.
         objective : {"E", "P"}
             Whether the discrete term is its envelope or itself.
+        gamma : float
+            Of the envelope; 1 is the one that the recursion minimises.
         """
         if objective not in ("E", "P"):
             raise ValueError(f'objective must be "E" or "P", got {objective!r}')
         observed = self.at_observed(x) if x_observed is None else x_observed
-        fit = 0.5 * float(np.sum((observed - self.targets) ** 2))
-        return Terms(fit, self.spectral.value(x.s), self._discrete_term(x, observed, objective))
+        fit = self.loss.value(observed, self.targets)
+        return Terms(fit, self.spectral.value(x.s), self._discrete_value(x, observed, objective, gamma))
 
     def objective(self, x: LowRank, objective: ObjectiveName = "E") -> float:
         """Evaluate (E) or (P) at X."""
         return self.terms(x, objective=objective).objective
 
-    def _discrete_term(self, x: LowRank, observed: Array, objective: ObjectiveName) -> float:
-        if self.discrete is None or not self.is_discrete:
+    def _discrete_value(self, x: LowRank, observed: Array, objective: ObjectiveName, gamma: float) -> float:
+        if self._term is None:
             return 0.0
-        cost = self.discrete.compiled("envelope" if objective == "E" else "value")
-        on_observed = observed + self._offset_entries
-        cost(on_observed)
-        return cell_sum(self.with_offsets(x), cost) - float(on_observed.sum())
+        kind: Literal["envelope", "value"] = "envelope" if objective == "E" else "value"
+        return self._term.total(self.with_offsets(x), observed + self._offset_entries, kind, gamma)
+
+    @property
+    def least_discrete(self) -> float:
+        """The least value of the discrete term over all matrices."""
+        return 0.0 if self._term is None else self._term.least
 
     # ---------------------------------------------------------------- the smooth part of (E)
     def imputed(self, y: LowRank, y_observed: Array) -> MatrixOperator:
@@ -151,36 +173,50 @@ class Problem:
         It is Y minus the gradient of the smooth part of (E) at Y. With offsets,
         everything is relative to them: prox(Y + B) − B.
         """
-        if self.discrete is None or not self.is_discrete:
-            return Sum((y, Sparse(self.observations, self.targets - y_observed)))
-        prox = self.discrete.compiled("prox")
-        on_observed = y_observed + self._offset_entries
-        prox(on_observed)
-        terms: list[MatrixOperator] = [MappedLowRank(self.with_offsets(y), prox)]
-        terms.append(Sparse(self.observations, self.observations.values - on_observed))
-        if self.offsets is not None:
-            terms.append(LowRank.combine([-1.0], [self.offsets]))
-        return Sum(tuple(terms))
+        return self.gradient_step(y, y_observed, 1.0)
 
-    def gradient_step(self, y: LowRank, y_observed: Array, step: float) -> MatrixOperator:
-        """Y minus ``step`` times the gradient at Y: (1 − step)·Y + step·`imputed`."""
-        if step == 1:
-            return self.imputed(y, y_observed)
-        if not self.is_discrete:
-            return Sum((y, Sparse(self.observations, step * (self.targets - y_observed))))
-        return Sum((LowRank.combine([1 - step], [y]), Scaled(step, self.imputed(y, y_observed))))
+    def gradient_step(self, y: LowRank, y_observed: Array, step: float, *, gamma: float = 1.0) -> MatrixOperator:
+        """Y minus ``step`` times the gradient at Y of the smooth part of (E)."""
+        if self._term is None:
+            return Sum((y, Sparse(self.observations, -step * self.loss.gradient(y_observed, self.targets))))
+        mapped, on_observed = self._term.prox(self.with_offsets(y), y_observed + self._offset_entries, gamma)
+        # On Ωᶜ the gradient is (Y − prox(Y))/γ: a share of the prox, the rest of Y itself.
+        share = step / gamma
+        terms = [mapped if share == 1 else Scaled(share, mapped)]
+        if share != 1:
+            terms.append(LowRank.combine([1 - share], [y]))
+        if self.offsets is not None:
+            terms.append(LowRank.combine([-share], [self.offsets]))
+        return Sum((*terms, Sparse(self.observations, self._correction(y_observed, on_observed, step, share))))
+
+    def _correction(self, y_observed: Array, on_observed: Array, step: float, share: float) -> Array:
+        """What has to be added on Ω, where the step is to lead to y − step·∇loss(y)."""
+        if step == share == 1 and isinstance(self.loss, Squares):
+            return self.observations.values - on_observed
+        wanted = y_observed - step * self.loss.gradient(y_observed, self.targets)
+        return wanted - (1 - share) * y_observed - share * (on_observed - self._offset_entries)
 
     def curvature(self, x: LowRank, x_observed: Array, y: LowRank, y_observed: Array) -> float:
         """h(X) − h(Y) − ⟨∇h(Y), X − Y⟩ for the smooth part h of (E), which is at most ½‖X − Y‖²."""
-        on_observed = 0.5 * float(np.sum((x_observed - y_observed) ** 2))
-        if not self.is_discrete:
+        on_observed = self.loss.curvature(x_observed, y_observed, self.targets)
+        if self._term is None:
             return on_observed
         difference = LowRank.combine([1.0, -1.0], [x, y])
         # ⟨∇h(Y), X − Y⟩ less its part on Ω, as ∇h(Y) = Y − imputed(Y)
         slope = difference.inner(y) - difference.inner(self.imputed(y, y_observed))
-        slope -= float((y_observed - self.targets) @ (x_observed - y_observed))
-        envelopes = self._discrete_term(x, x_observed, "E") - self._discrete_term(y, y_observed, "E")
+        slope -= float(self.loss.gradient(y_observed, self.targets) @ (x_observed - y_observed))
+        envelopes = self._discrete_value(x, x_observed, "E", 1.0) - self._discrete_value(y, y_observed, "E", 1.0)
         return on_observed + envelopes - slope
+
+    # ---------------------------------------------------------------- for methods that store the whole matrix
+    def prox_dense(self, x: Array, step: float) -> Array:
+        """prox_{step·ξr}(X + B) − B on Ωᶜ and X on Ω, for an array."""
+        if self._term is None:
+            return x
+        if self.offsets is None:
+            return self._term.prox_dense(x, step)
+        base = self.offsets.to_dense()
+        return self._term.prox_dense(x + base, step) - base
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

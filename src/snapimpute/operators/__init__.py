@@ -1,11 +1,13 @@
 """Matrices known by their products, and their leading singular triplets."""
 
-from snapimpute.operators.base import MatrixOperator, Scaled, Sparse, Sum
+from snapimpute.operators.base import ColumnGroups, Dense, MatrixOperator, Scaled, Sparse, Sum
 from snapimpute.operators.lowrank import LowRank
 from snapimpute.operators.svd import PartialSVD, partial_svd
 from snapimpute.operators.tiled import MappedLowRank, cell_sum
 
 __all__ = [
+    "ColumnGroups",
+    "Dense",
     "LowRank",
     "MappedLowRank",
     "MatrixOperator",

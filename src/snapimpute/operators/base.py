@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import kernels
@@ -120,6 +121,53 @@ class Scaled(MatrixOperator):
     def rmatmat(self, C: Array) -> Array:
         """c·(Aᵀ·C)."""
         return self.operator.rmatmat(self.factor * C)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(MatrixOperator):
+    """A matrix that is stored, for the few methods that cannot do without."""
+
+    values: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """(m, n)."""
+        return self.values.shape[0], self.values.shape[1]
+
+    def matmat(self, B: Array) -> Array:
+        """A·B."""
+        return self.values @ B
+
+    def rmatmat(self, C: Array) -> Array:
+        """Aᵀ·C."""
+        return self.values.T @ C
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnGroups(MatrixOperator):
+    """A matrix whose columns are known in groups: operator i holds the columns ``cols[i]``; together they are all."""
+
+    operators: tuple[MatrixOperator, ...]
+    cols: tuple[NDArray[np.intp], ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """(m, n)."""
+        return self.operators[0].shape[0], sum(operator.shape[1] for operator in self.operators)
+
+    def matmat(self, B: Array) -> Array:
+        """Σ over the groups."""
+        out = np.zeros((self.shape[0], B.shape[1]))
+        for operator, cols in zip(self.operators, self.cols, strict=True):
+            out += operator.matmat(B[cols])
+        return out
+
+    def rmatmat(self, C: Array) -> Array:
+        """Group by group."""
+        out = np.empty((self.shape[1], C.shape[1]))
+        for operator, cols in zip(self.operators, self.cols, strict=True):
+            out[cols] = operator.rmatmat(C)
+        return out
 
 
 class Sparse(MatrixOperator):

@@ -1,6 +1,9 @@
 """Penalties: spectral ones act on singular values, discrete ones on unobserved entries."""
 
-from snapimpute.penalties.discrete import L1, ComposedL1, DiscretePenalty, Ridge
+from snapimpute.penalties.block import L2, Moments
+from snapimpute.penalties.columns import ByColumn
+from snapimpute.penalties.discrete import L0, L1, CellPenalty, ComposedL1, DiscretePenalty, Ridge
+from snapimpute.penalties.scalar import FractionalL0, Lp
 from snapimpute.penalties.spectral import (
     MCP,
     SCAD,
@@ -18,19 +21,26 @@ SPECTRAL: dict[str, type[SpectralPenalty]] = {
 }
 """Every spectral penalty by name."""
 
-DISCRETE: dict[str, type[DiscretePenalty]] = {p.name: p for p in (L1, ComposedL1)}
+DISCRETE: dict[str, type[DiscretePenalty]] = {p.name: p for p in (L1, ComposedL1, L0, FractionalL0, Lp, L2)}
 """Every penalty with an alphabet by name; the control `Ridge` has none."""
 
 __all__ = [
     "DISCRETE",
+    "L0",
     "L1",
+    "L2",
     "MCP",
     "SCAD",
     "SPECTRAL",
+    "ByColumn",
     "CappedL1",
+    "CellPenalty",
     "ComposedL1",
     "DiscretePenalty",
+    "FractionalL0",
     "LogSum",
+    "Lp",
+    "Moments",
     "Nuclear",
     "Rank",
     "Ridge",

@@ -1,8 +1,9 @@
 """Discrete penalties: what it costs an unobserved entry to lie off the alphabet.
 
-A discrete penalty is a function of one real variable, summed over the entries
-that were not observed. ξ lives inside it. `prox(y, step)` is the minimiser over
-u of ``step·penalty(u) + ½ (u − y)²`` and `envelope(y, step)` the minimum.
+Most are a function of one real variable, summed over the entries that were not
+observed (`CellPenalty`); `L2` alone is not. ξ lives inside the penalty.
+`prox(y, step)` is the minimiser over u of ``step·penalty(u) + ½‖u − y‖²`` and
+`envelope(y, step)` the minimum.
 """
 
 from __future__ import annotations
@@ -21,19 +22,40 @@ Kind = Literal["value", "prox", "envelope"]
 
 
 class DiscretePenalty(ABC):
-    """A penalty on each unobserved entry, known by its compiled forms.
-
-    A subclass supplies `compiled`; arrays of any shape and single numbers are
-    served from it, as are the tiles of the big operators, so that there is one
-    implementation of each formula.
-    """
+    """What it costs unobserved entries to lie where they lie, ξ included."""
 
     name: ClassVar[str]
-    convex: ClassVar[bool]
-    exact: ClassVar[bool] = True
+    convex: bool
+    exact: bool = True
     """Whether `prox` is the prox of `value`, so that objective (E) is what the recursion minimises."""
 
     xi: float
+
+    @abstractmethod
+    def value(self, x: ArrayLike) -> Array:
+        """Penalty of every entry, or of all of them together where it is no sum over entries."""
+
+    @abstractmethod
+    def prox(self, x: ArrayLike, step: float = 1.0) -> Array:
+        """Minimiser over u of ``step·penalty(u) + ½‖u − x‖²``."""
+
+    @abstractmethod
+    def envelope(self, x: ArrayLike, step: float = 1.0) -> Array:
+        """Minimum over u of ``step·penalty(u) + ½‖u − x‖²``."""
+
+    @abstractmethod
+    def least_total(self, count: int) -> float:
+        """Least value that so many entries can have together."""
+
+
+class CellPenalty(DiscretePenalty):
+    """A penalty that is a sum over entries: a function of one real variable, known by its compiled forms.
+
+    A subclass supplies the value and the prox as in-place maps of flat arrays;
+    arrays of any shape and single numbers are served from them, as are the
+    tiles of the big operators, so that there is one implementation of each
+    formula. The envelope follows from the two.
+    """
 
     @property
     @abstractmethod
@@ -41,8 +63,34 @@ class DiscretePenalty(ABC):
         """Least value that an entry can cost, ξ included."""
 
     @abstractmethod
+    def compiled_value(self, step: float) -> CellMap:
+        """Return the in-place map x ← step·penalty(x)."""
+
+    @abstractmethod
+    def compiled_prox(self, step: float) -> CellMap:
+        """Return the in-place map x ← argmin_u step·penalty(u) + ½ (u − x)²."""
+
+    def compiled_envelope(self, step: float) -> CellMap:
+        """Return the in-place map x ← min_u step·penalty(u) + ½ (u − x)²."""
+        prox, value = self.compiled_prox(step), self.compiled_value(step)
+
+        def run(x: Array) -> None:
+            u = x.copy()
+            prox(u)
+            kernels.half_squares(x, u)
+            value(u)
+            x += u
+
+        return run
+
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
         """Return the in-place map for ``kind``: the value, the prox or the envelope."""
+        build = {"value": self.compiled_value, "prox": self.compiled_prox, "envelope": self.compiled_envelope}
+        return build[kind](step)
+
+    def least_total(self, count: int) -> float:
+        """``count`` times the least value of one."""
+        return count * self.least
 
     def value(self, x: ArrayLike) -> Array:
         """Penalty of every entry, ξ included."""
@@ -57,14 +105,44 @@ class DiscretePenalty(ABC):
         return self._apply("envelope", x, step)
 
     def _apply(self, kind: Kind, x: ArrayLike, step: float) -> Array:
-        if not 0 < step < np.inf:
-            raise ValueError(f"step must be a finite number above 0, got {step}")
         out = np.array(x, dtype=np.float64, order="C")
-        self.compiled(kind, step)(out.reshape(-1))
+        self.compiled(kind, check_step(step))(out.reshape(-1))
         return out
 
 
-class L1(DiscretePenalty):
+class SymbolPenalty(CellPenalty):
+    """A penalty with an alphabet, a strength ξ and one weight w_k for each symbol.
+
+    Parameters
+    ----------
+    alphabet : Alphabet, str or list
+    xi : float
+        Strength, at least 0.
+    weights : array_like of K non-negative numbers, optional
+        One for each symbol in ascending order; 1 if not given. K times the
+        observed symbol frequencies is a common choice.
+    """
+
+    def __init__(self, alphabet: AlphabetLike, xi: float, weights: ArrayLike | None = None) -> None:
+        self.alphabet = Alphabet.of(alphabet)
+        self.xi = check_strength(xi)
+        self.weights = check_weights(weights, self.alphabet)
+
+    def __repr__(self) -> str:
+        shape = "".join(f", {name}={value:g}" for name, value in self._shape().items())
+        weights = "" if np.all(self.weights == 1) else f", weights={np.round(self.weights, 4).tolist()}"
+        return f"{type(self).__name__}({self.alphabet!r}, xi={self.xi:g}{shape}{weights})"
+
+    def _shape(self) -> dict[str, float]:
+        """What else the penalty is given, by name."""
+        return {}
+
+    def pulls(self, step: float) -> Array:
+        """step·ξ·w_k."""
+        return step * self.xi * self.weights
+
+
+class L1(SymbolPenalty):
     """ξ Σ_k w_k |x − a_k|: the paper's regulariser with p = 1, and its exact prox.
 
     Without weights and with more than two symbols this pulls towards the middle
@@ -73,11 +151,8 @@ class L1(DiscretePenalty):
 
     Parameters
     ----------
-    alphabet : Alphabet, str or list
-    xi : float
-        Strength, at least 0.
-    weights : array_like of K non-negative numbers, optional
-        One for each symbol in ascending order; 1 if not given.
+    alphabet, xi, weights
+        As in `SymbolPenalty`.
 
     Examples
     --------
@@ -88,28 +163,69 @@ class L1(DiscretePenalty):
     name = "l1"
     convex = True
 
-    def __init__(self, alphabet: AlphabetLike, xi: float, weights: ArrayLike | None = None) -> None:
-        self.alphabet = Alphabet.of(alphabet)
-        self.xi = _check_strength(xi)
-        self.weights = _check_weights(weights, self.alphabet)
-
-    def __repr__(self) -> str:
-        weights = "" if np.all(self.weights == 1) else f", weights={np.round(self.weights, 4).tolist()}"
-        return f"L1({self.alphabet!r}, xi={self.xi:g}{weights})"
-
     @property
     def least(self) -> float:
         """The cost at the weighted median, which is a symbol."""
         return float(self.value(self.alphabet.symbols).min())
 
-    def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
-        """Return the in-place map; the prox is one pass over the sorted symbols."""
-        kernel = {"value": kernels.l1_value, "prox": kernels.l1_prox, "envelope": kernels.l1_envelope}[kind]
-        symbols, pulls = self.alphabet.symbols, step * self.xi * self.weights
-        return lambda x: kernel(x, symbols, pulls)
+    def compiled_value(self, step: float) -> CellMap:
+        """Σ_k over the symbols."""
+        symbols, pulls = self.alphabet.symbols, self.pulls(step)
+        return lambda x: kernels.l1_value(x, symbols, pulls)
+
+    def compiled_prox(self, step: float) -> CellMap:
+        """One pass over the sorted symbols."""
+        symbols, pulls = self.alphabet.symbols, self.pulls(step)
+        return lambda x: kernels.l1_prox(x, symbols, pulls)
 
 
-class ComposedL1(DiscretePenalty):
+class L0(SymbolPenalty):
+    """ξ Σ_k w_k 1[x ≠ a_k]: the paper's regulariser with p = 0.
+
+    Every symbol with a weight is a minimiser, so nothing is pulled to the
+    middle. The prox leaves a value alone or puts it on a symbol:
+    argmin over u ∈ {y, a_1, …, a_K}; without weights the nearest symbol if
+    (y − a)² < 2·step·ξ.
+
+    Parameters
+    ----------
+    alphabet, xi, weights
+        As in `SymbolPenalty`.
+
+    Notes
+    -----
+    The value is written as the paper writes it: off the alphabet an entry costs
+    ξ Σ_k w_k, on a symbol ξ w_k less, so that (E) and (P) contain the constant
+    ξ (Σ_k w_k − max_k w_k) for every unobserved entry, without weights ξ(K − 1).
+
+    Examples
+    --------
+    >>> L0("1:5", xi=0.02).prox([3.1, 3.3, 9.0])
+    array([3. , 3.3, 9. ])
+    >>> L0("1:5", xi=0.02).value([3.0, 3.3])
+    array([0.08, 0.1 ])
+    """
+
+    name = "l0"
+    convex = False
+
+    @property
+    def least(self) -> float:
+        """The cost on the symbol with the largest weight."""
+        return self.xi * float(self.weights.sum() - self.weights.max())
+
+    def compiled_value(self, step: float) -> CellMap:
+        """Σ_k over the symbols that x is not."""
+        symbols, pulls = self.alphabet.symbols, self.pulls(step)
+        return lambda x: kernels.l0_value(x, symbols, pulls)
+
+    def compiled_prox(self, step: float) -> CellMap:
+        """The best of y and the symbols."""
+        symbols, pulls = self.alphabet.symbols, self.pulls(step)
+        return lambda x: kernels.l0_prox(x, symbols, pulls)
+
+
+class ComposedL1(CellPenalty):
     """The paper's composition of K soft thresholds (Eq. 15), a_K first and a_1 last.
 
     The prox of a sum is not the composition of the proxes: this map depends on
@@ -129,7 +245,7 @@ class ComposedL1(DiscretePenalty):
 
     def __init__(self, alphabet: AlphabetLike, xi: float) -> None:
         self.alphabet = Alphabet.of(alphabet)
-        self.xi = _check_strength(xi)
+        self.xi = check_strength(xi)
 
     def __repr__(self) -> str:
         return f"ComposedL1({self.alphabet!r}, xi={self.xi:g})"
@@ -139,15 +255,21 @@ class ComposedL1(DiscretePenalty):
         """That of the exact `L1`."""
         return L1(self.alphabet, self.xi).least
 
-    def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
-        """Return the in-place map; value and envelope are those of the exact `L1`."""
-        if kind != "prox":
-            return L1(self.alphabet, self.xi).compiled(kind, step)
+    def compiled_value(self, step: float) -> CellMap:
+        """That of the exact `L1`."""
+        return L1(self.alphabet, self.xi).compiled_value(step)
+
+    def compiled_prox(self, step: float) -> CellMap:
+        """K soft thresholds, one after the other."""
         symbols, pull = self.alphabet.symbols, step * self.xi
         return lambda x: kernels.composed_l1_prox(x, symbols, pull)
 
+    def compiled_envelope(self, step: float) -> CellMap:
+        """That of the exact `L1`."""
+        return L1(self.alphabet, self.xi).compiled_envelope(step)
 
-class Ridge(DiscretePenalty):
+
+class Ridge(CellPenalty):
     """ξ (x − centre)²: an alphabet-blind pull to one value.
 
     Not a discrete penalty but the control for all of them: on ratings much of
@@ -166,7 +288,7 @@ class Ridge(DiscretePenalty):
         self.center = float(center)
         if not np.isfinite(self.center):
             raise ValueError(f"center must be finite, got {center}")
-        self.xi = _check_strength(xi)
+        self.xi = check_strength(xi)
 
     def __repr__(self) -> str:
         return f"Ridge(center={self.center:g}, xi={self.xi:g})"
@@ -176,30 +298,45 @@ class Ridge(DiscretePenalty):
         """0, at the centre."""
         return 0.0
 
-    def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
-        """Return the in-place map."""
+    def compiled_value(self, step: float) -> CellMap:
+        """step·ξ (x − centre)²."""
         pull, centre = step * self.xi, self.center
-        factor = {"value": pull, "envelope": pull / (1 + 2 * pull), "prox": 1 / (1 + 2 * pull)}[kind]
 
         def run(x: Array) -> None:
             x -= centre
-            if kind == "prox":
-                x *= factor
-                x += centre
-            else:
-                x *= x
-                x *= factor
+            x *= x
+            x *= pull
+
+        return run
+
+    def compiled_prox(self, step: float) -> CellMap:
+        """A weighted mean of x and the centre."""
+        factor, centre = 1 / (1 + 2 * step * self.xi), self.center
+
+        def run(x: Array) -> None:
+            x -= centre
+            x *= factor
+            x += centre
 
         return run
 
 
-def _check_strength(xi: float) -> float:
+def check_step(step: float) -> float:
+    """A finite step above 0."""
+    if not 0 < step < np.inf:
+        raise ValueError(f"step must be a finite number above 0, got {step}")
+    return float(step)
+
+
+def check_strength(xi: float) -> float:
+    """A finite ξ, at least 0."""
     if not (np.isfinite(xi) and xi >= 0):
         raise ValueError(f"xi must be a finite number, at least 0, got {xi}")
     return float(xi)
 
 
-def _check_weights(weights: ArrayLike | None, alphabet: Alphabet) -> Array:
+def check_weights(weights: ArrayLike | None, alphabet: Alphabet) -> Array:
+    """One finite weight, at least 0, for each symbol; 1 where none are given."""
     if weights is None:
         return np.ones(len(alphabet))
     out = np.array(weights, dtype=np.float64)

@@ -63,17 +63,86 @@ def l1_value(x: Array, symbols: Array, pulls: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def l1_envelope(x: Array, symbols: Array, pulls: Array) -> None:
-    """x ← min_u Σ_k pulls_k |u − a_k| + ½ (u − x)²."""
-    before = np.empty(min(_BLOCK, x.size), x.dtype)
-    after = np.empty(min(_BLOCK, x.size), x.dtype)
+def l0_prox(x: Array, symbols: Array, pulls: Array) -> None:
+    """x ← the u among x and the symbols with the least ½ (u − x)² − pulls_k [u = a_k]."""
+    given = np.empty(min(_BLOCK, x.size), x.dtype)
+    least = np.empty(min(_BLOCK, x.size), x.dtype)
     for start in range(0, x.size, _BLOCK):
         block = x[start : start + _BLOCK]
-        y, u = before[: block.size], after[: block.size]
+        y, best = given[: block.size], least[: block.size]
         y[:] = block
-        l1_prox(block, symbols, pulls)
-        u[:] = block
-        l1_value(block, symbols, pulls)
+        best[:] = 0
+        for k in range(symbols.size):
+            a, gain = symbols[k], pulls[k]
+            for i in range(block.size):
+                d = y[i] - a
+                cost = 0.5 * d * d - gain
+                block[i] = a if cost < best[i] else block[i]
+                best[i] = cost if cost < best[i] else best[i]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def l0_value(x: Array, symbols: Array, pulls: Array) -> None:
+    """x ← Σ_k pulls_k [x ≠ a_k]."""
+    total = pulls.sum()
+    for i in range(x.size):
+        cost = total if x[i] == x[i] else np.nan
+        for k in range(symbols.size):
+            cost = cost - pulls[k] if x[i] == symbols[k] else cost
+        x[i] = cost
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fractional_value(x: Array, symbols: Array, pulls: Array, alpha: float) -> None:
+    """x ← Σ_k pulls_k d²/(d² + α), d = x − a_k."""
+    buffer = np.empty(min(_BLOCK, x.size), x.dtype)
+    for start in range(0, x.size, _BLOCK):
+        block = x[start : start + _BLOCK]
+        total = buffer[: block.size]
+        total[:] = 0
+        for k in range(symbols.size):
+            a, w = symbols[k], pulls[k]
+            for i in range(block.size):
+                square = (block[i] - a) * (block[i] - a)
+                total[i] += w * square / (square + alpha)
+        block[:] = total
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fractional_majorised(x: Array, anchor: Array, symbols: Array, pulls: Array, alpha: float) -> None:
+    """x ← argmin_u Σ_k pulls_k b_k² (u − a_k)² + ½ (u − x)², b_k² = α/((anchor − a_k)² + α)²."""
+    tops = np.empty(min(_BLOCK, x.size), x.dtype)
+    bottoms = np.empty(min(_BLOCK, x.size), x.dtype)
+    for start in range(0, x.size, _BLOCK):
+        block, z = x[start : start + _BLOCK], anchor[start : start + _BLOCK]
+        top, bottom = tops[: block.size], bottoms[: block.size]
+        top[:] = block
+        bottom[:] = 1
+        for k in range(symbols.size):
+            a, w = symbols[k], 2 * alpha * pulls[k]
+            for i in range(block.size):
+                square = (z[i] - a) * (z[i] - a) + alpha
+                weight = w / (square * square)
+                top[i] += weight * a
+                bottom[i] += weight
         for i in range(block.size):
-            d = u[i] - y[i]
-            block[i] += 0.5 * d * d
+            block[i] = top[i] / bottom[i]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def power_value(x: Array, symbols: Array, pulls: Array, p: float) -> None:
+    """x ← Σ_k pulls_k |x − a_k|^p."""
+    for i in range(x.size):
+        total = 0.0
+        for k in range(symbols.size):
+            size = abs(x[i] - symbols[k])
+            total += pulls[k] * (np.sqrt(size) if p == 0.5 else size**p)  # the square root is much the faster
+        x[i] = total
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def half_squares(x: Array, u: Array) -> None:
+    """x ← ½ (x − u)², 0 where both are the same infinity."""
+    for i in range(x.size):
+        d = 0.0 if x[i] == u[i] else x[i] - u[i]
+        x[i] = 0.5 * d * d

@@ -34,6 +34,8 @@ class ALS(Solver[ALSState]):
     columns than the solution's rank; `certify` tells whether they had. A last
     soft threshold makes the rank visible. With a discrete penalty the imputed
     matrix is that of Eq. (13), so that a half-step lowers a majoriser of (E).
+    The certificate is how far the two half-steps moved X: 0 at a stationary
+    point of the factored problem, but no bound on a subgradient.
 
     Parameters
     ----------

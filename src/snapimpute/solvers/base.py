@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from snapimpute.losses import Squares
 from snapimpute.operators import LowRank
 from snapimpute.penalties import SPECTRAL
 from snapimpute.problem import ObjectiveName, Problem, Terms
@@ -23,8 +24,10 @@ class State:
     """Where a solver stands after an iteration.
 
     ``x`` has orthonormal factors, so that ‖x‖_F = ‖s‖; ``change`` is ‖X⁺ − X‖_F
-    of the last step, and ``certificate`` bounds the distance of 0 from the
-    subdifferential of the objective at x (infinite where nothing is known yet).
+    of the last step, and ``certificate`` measures how far x is from satisfying
+    the first-order conditions (infinite where nothing is known yet): for
+    proximal solvers it bounds the distance of 0 from a subdifferential, others
+    say in their docstring what it is.
     ``terms`` holds the objective if the step had to evaluate it, and ``final``
     says that a method that needs no iteration is done.
     """
@@ -107,6 +110,8 @@ class Solver(ABC, Generic[S]):
     objective_name: ClassVar[ObjectiveName]
     measures: ClassVar[str] = "relative change"
     """What `tol` bounds, in words."""
+    any_loss: ClassVar[bool] = False
+    """Whether another fit than least squares is treated."""
     uses_lam: ClassVar[bool] = True
     """Whether the λ of the spectral penalty enters."""
     if_it_diverges: ClassVar[str] = "Check the scale of the data, lower xi, or use a solver with a safeguard."
@@ -146,6 +151,8 @@ class Solver(ABC, Generic[S]):
         if problem.spectral.name not in card.spectral:
             kind = "penalty" if len(card.spectral) == 1 else "penalties"
             return f"treats only the spectral {kind} {', '.join(card.spectral)}, not {problem.spectral!r}"
+        if not (cls.any_loss or isinstance(problem.loss, Squares)):
+            return f"treats only the least-squares fit, not {problem.loss!r}"
         if problem.is_discrete and not card.discrete:
             return f"does not treat a discrete term, here {problem.discrete!r}"
         if card.convex and not problem.convex:

@@ -103,16 +103,8 @@ def certify(problem: Problem, x: LowRank, *, random_state: int = 0) -> Certifica
     bound = -alpha * float(residual @ problem.targets) - alpha**2 * terms.fit
     if problem.is_discrete:
         slope = x.inner(gradient) - float(residual @ observed)
-        bound += alpha * (terms.discrete - slope) + (1 - alpha) * _least_discrete(problem)
+        bound += alpha * (terms.discrete - slope) + (1 - alpha) * problem.least_discrete
     return Certificate(terms.objective, bound, norm / lam)
-
-
-def _least_discrete(problem: Problem) -> float:
-    """The least value of the discrete term over all matrices."""
-    if problem.discrete is None or not problem.is_discrete:
-        return 0.0
-    m, n = problem.shape
-    return (m * n - len(problem.observations)) * problem.discrete.least
 
 
 def _check_convex(problem: Problem) -> None:

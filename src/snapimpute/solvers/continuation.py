@@ -96,7 +96,8 @@ class Continued(ProximalGradient):
 class FPC(Continued):
     """Fixed point continuation: X⁺ = prox_{τμ g}(X − τ∇h(X)) with τ up to 2, until it settles; then a smaller μ.
 
-    The map is nonexpansive for every τ < 2 while the terms are convex.
+    The map is nonexpansive for every τ < 2 while the terms are convex; with a
+    discrete penalty that is not, (E) still falls at a fixed μ.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ class FPC(Continued):
         minimises="(E)",
         spectral=("nuclear",),
         discrete=True,
-        convex=True,
+        convex=False,
         cost=STEP_COST,
         paper="Ma, Goldfarb, Chen, Math. Programming 2011",
     )
@@ -168,7 +169,8 @@ class FPCA(FPC):
 class AISImpute(Continued):
     """Accelerated inexact Soft-Impute: momentum, λ_i = (λ₀ − λ)νⁱ + λ, few power steps, restart.
 
-    The momentum begins again when the objective, at the final λ, rises.
+    The momentum begins again when the objective, at the final λ, rises. With a
+    discrete penalty that is not convex nothing is promised.
 
     Parameters
     ----------
@@ -192,7 +194,7 @@ class AISImpute(Continued):
         minimises="(E)",
         spectral=("nuclear",),
         discrete=True,
-        convex=True,
+        convex=False,
         cost=STEP_COST,
         paper="Yao, Kwok, IJCAI 2015",
     )
@@ -222,7 +224,8 @@ class APGL(Continued):
 
     L is tried ``shrink`` times smaller in each iteration and raised, up to 1,
     until h(X) ≤ h(Y) + ⟨∇h(Y), X − Y⟩ + (L/2)‖X − Y‖². The FISTA sequence takes
-    the change of the step length into account, so its rate holds.
+    the change of the step length into account, so its rate holds where every
+    term is convex.
 
     Parameters
     ----------
@@ -243,7 +246,7 @@ class APGL(Continued):
         minimises="(E)",
         spectral=("nuclear",),
         discrete=True,
-        convex=True,
+        convex=False,
         cost=f"{STEP_COST}; as much again for a trial that fails",
         paper="Toh, Yun, Pacific J. Optimization 2010; Scheinberg, Goldfarb, Bai, FoCM 2014 (changing steps)",
     )

@@ -73,10 +73,19 @@ class Move(NamedTuple):
     subspace: Array
     step: float
     spectral: SpectralPenalty
+    jumps: bool = False
 
     @property
     def certificate(self) -> float:
-        """Bound on dist(0, ∂E(X)): I/step − ∇h is Lipschitz with the constant max(1, step − 1)/step."""
+        """Bound on dist(0, ∂E(X)): I/step − ∇h is Lipschitz with the constant max(1, step − 1)/step.
+
+        If the discrete penalty is not convex its prox may jump, and ∇h with it.
+        Then this bounds the distance of 0 from the subdifferential of the joint
+        objective, whose minimum over U is (E), at X and U = prox(Y): in U the
+        residual is Y − X, in X it is (1/step − 1)(Y − X).
+        """
+        if self.jumps:
+            return math.hypot(1.0, 1 / self.step - 1) * self.length + self.error / self.step
         return (max(1.0, self.step - 1.0) * self.length + self.error) / self.step
 
 
@@ -101,6 +110,7 @@ class Proximal(Solver[P], Generic[P]):
     """What all proximal gradient solvers share: the step, and how exactly it is taken."""
 
     objective_name: ClassVar[ObjectiveName] = "E"
+    any_loss: ClassVar[bool] = True
     max_passes: ClassVar[int] = 60
     accuracy: float
 
@@ -113,12 +123,14 @@ class Proximal(Solver[P], Generic[P]):
         *,
         spectral: SpectralPenalty | None = None,
         step: float = 1.0,
+        gamma: float = 1.0,
         finer: float = 1.0,
         limit: Limit | None = None,
     ) -> Move:
         """X = prox_{step·λg}(Y − step·∇h(Y)), with an error ``finer`` times that of `accuracy`.
 
-        If the rank would exceed that of ``limit``, λ is raised to where it does not.
+        If the rank would exceed that of ``limit``, λ is raised to where it does
+        not. ``gamma`` is that of the envelope in h.
         """
         spectral = spectral or problem.spectral
         most = [r for r in (context.max_rank, None if limit is None else limit.rank + 1) if r is not None]
@@ -127,7 +139,7 @@ class Proximal(Solver[P], Generic[P]):
         # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
         scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
         svd = partial_svd(
-            problem.gradient_step(*y, step),
+            problem.gradient_step(*y, step, gamma=gamma),
             state.x.rank,
             above=above,
             at_least=spectral.untouched,
@@ -145,7 +157,8 @@ class Proximal(Solver[P], Generic[P]):
         kept = svd.x.truncated(int((s > 0).sum()))
         x = replace(kept, s=s[: kept.rank])
         observed = problem.at_observed(x)
-        return Move(Point(x, observed), x.distance(y.x), svd.residual, svd.subspace, step, spectral)
+        jumps = problem.discrete is not None and problem.is_discrete and not problem.discrete.convex
+        return Move(Point(x, observed), x.distance(y.x), svd.residual, svd.subspace, step, spectral, jumps)
 
 
 def start(

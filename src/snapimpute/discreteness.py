@@ -1,0 +1,140 @@
+"""The discrete term on the unobserved cells of a matrix, of low rank or dense.
+
+What a penalty of single entries does to a matrix of low rank is dense, and is
+done by tiles; what a penalty of the whole vector does keeps the low rank.
+Columns with penalties of their own are treated group by group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snapimpute.observations import Observations
+from snapimpute.operators import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, cell_sum
+from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Moments
+from snapimpute.types import Array
+
+Index = NDArray[np.intp]
+
+
+class Part(NamedTuple):
+    """Columns that share a penalty, and where their observed cells stand; None stands for all of them."""
+
+    penalty: DiscretePenalty | None
+    cols: Index | None
+    observed: Index | None
+
+    def of(self, x: LowRank) -> LowRank:
+        """The columns of x."""
+        return x if self.cols is None else LowRank(x.U, x.s, x.V[self.cols])
+
+    def seen(self, on_observed: Array) -> Array:
+        """A copy of the observed cells of the columns."""
+        return on_observed.copy() if self.observed is None else on_observed[self.observed]
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteTerm:
+    """A discrete penalty on the cells that were not observed.
+
+    Matrices are given as they are to be compared with the alphabet, offsets
+    included, and ``on_observed`` is what they have on Ω.
+    """
+
+    penalty: DiscretePenalty
+    observations: Observations
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The columns by their penalties."""
+        if not isinstance(self.penalty, ByColumn):
+            return [Part(self.penalty, None, None)]
+        if self.penalty.which.size != self.observations.shape[1]:
+            raise ValueError(
+                f"{self.penalty.which.size} columns have a penalty, but the table has {self.observations.shape[1]}"
+            )
+        belongs = self.penalty.which[self.observations.cols]
+        return [
+            Part(penalty, cols, np.flatnonzero(belongs == self.penalty.which[cols[0]]))
+            for penalty, cols in self.penalty.groups()
+        ]
+
+    def total(self, x: LowRank, on_observed: Array, kind: Literal["value", "envelope"], step: float = 1.0) -> float:
+        """Σ over Ωᶜ of the penalty, or of min_u penalty(u) + (u − x)²/(2·step)."""
+        sums = (self._part_total(part, part.of(x), part.seen(on_observed), kind, step) for part in self.parts)
+        return sum(sums) / (step if kind == "envelope" else 1.0)
+
+    @staticmethod
+    def _part_total(part: Part, x: LowRank, seen: Array, kind: Literal["value", "envelope"], step: float) -> float:
+        penalty = part.penalty
+        if isinstance(penalty, CellPenalty):
+            cost = penalty.compiled(kind, step if kind == "envelope" else 1.0)
+            cost(seen)
+            return cell_sum(x, cost) - float(seen.sum())
+        if isinstance(penalty, L2):
+            moments = _hidden_moments(x, seen)
+            return penalty.value_of(moments) if kind == "value" else penalty.envelope_of(moments, step)
+        return 0.0
+
+    def prox(self, x: LowRank, on_observed: Array, step: float = 1.0) -> tuple[MatrixOperator, Array]:
+        """A matrix that is prox(X) on Ωᶜ, and what it happens to have on Ω."""
+        operators, values = [], np.empty_like(on_observed)
+        for part in self.parts:
+            operator, seen = self._part_prox(part.penalty, part.of(x), part.seen(on_observed), step)
+            operators.append(operator)
+            values[slice(None) if part.observed is None else part.observed] = seen
+        if self.parts[0].cols is None:
+            return operators[0], values
+        return ColumnGroups(tuple(operators), tuple(p.cols for p in self.parts if p.cols is not None)), values
+
+    @staticmethod
+    def _part_prox(
+        penalty: DiscretePenalty | None, x: LowRank, seen: Array, step: float
+    ) -> tuple[MatrixOperator, Array]:
+        if isinstance(penalty, CellPenalty):
+            move = penalty.compiled_prox(step)
+            move(seen)
+            return MappedLowRank(x, move), seen
+        if isinstance(penalty, L2):
+            scale, shift = penalty.shrinkage(_hidden_moments(x, seen), step)
+            ones = LowRank(np.ones((x.shape[0], 1)), np.ones(1), np.ones((x.shape[1], 1)))
+            return LowRank.combine([scale, shift], [x, ones]), scale * seen + shift
+        return x, seen
+
+    def prox_dense(self, x: Array, step: float = 1.0) -> Array:
+        """prox(X) on Ωᶜ and X on Ω, for an array that holds the whole matrix."""
+        hidden = np.ones(x.shape, dtype=bool)
+        hidden[self.observations.rows, self.observations.cols] = False
+        out = x.copy()
+        for part in self.parts:
+            if part.penalty is not None:
+                where = hidden
+                if part.cols is not None:
+                    where = np.zeros_like(hidden)
+                    where[:, part.cols] = hidden[:, part.cols]
+                out[where] = part.penalty.prox(x[where], step)
+        return out
+
+    @property
+    def least(self) -> float:
+        """The least value over all matrices."""
+        m = self.observations.shape[0]
+        total = 0.0
+        for part in self.parts:
+            if part.penalty is not None:
+                width = self.observations.shape[1] if part.cols is None else part.cols.size
+                known = len(self.observations) if part.observed is None else part.observed.size
+                total += part.penalty.least_total(m * width - known)
+        return total
+
+
+def _hidden_moments(x: LowRank, seen: Array) -> Moments:
+    """Number, sum and sum of squares of the cells that were not observed."""
+    m, n = x.shape
+    total = float(x.U.sum(axis=0) * x.s @ x.V.sum(axis=0)) - float(seen.sum())
+    return Moments(m * n - seen.size, total, max(x.norm() ** 2 - float(seen @ seen), 0.0))

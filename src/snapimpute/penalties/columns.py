@@ -1,0 +1,124 @@
+"""Tables whose columns have different alphabets, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.penalties.discrete import DiscretePenalty
+from snapimpute.types import Array
+
+Columns = NDArray[np.intp]
+
+
+class ByColumn(DiscretePenalty):
+    """A penalty of its own for each column: alphabets that differ, or columns that are not discrete.
+
+    Parameters
+    ----------
+    penalties : sequence of DiscretePenalty or None
+        The different penalties; None is for columns that are not discrete.
+    which : array_like of int
+        For each column of the table the position of its penalty.
+
+    Examples
+    --------
+    >>> from snapimpute import L1
+    >>> penalty = ByColumn([L1("0,1", xi=0.1), None], which=[0, 0, 1])
+    >>> penalty.prox([[0.5, 1.3, 7.7]])
+    array([[0.5, 1.1, 7.7]])
+    """
+
+    name = "by-column"
+
+    def __init__(self, penalties: Sequence[DiscretePenalty | None], which: ArrayLike) -> None:
+        self.penalties = tuple(penalties)
+        self.which = np.asarray(which)
+        for penalty in self.penalties:
+            if penalty is not None and (not isinstance(penalty, DiscretePenalty) or isinstance(penalty, ByColumn)):
+                raise TypeError(f"each column has a DiscretePenalty of its own or None, got {penalty!r}")
+        used = self.which
+        if used.ndim != 1 or used.dtype.kind not in "iu" or not used.size:
+            raise ValueError(f"which must be a flat list of integers, one for each column, got {which!r}")
+        if used.min() < 0 or used.max() >= len(self.penalties):
+            raise ValueError(
+                f"which must lie in 0..{len(self.penalties) - 1}, the positions of the penalties, "
+                f"got {used.min()} to {used.max()}"
+            )
+
+    @classmethod
+    def of(
+        cls, build: Callable[[Alphabet], DiscretePenalty], alphabets: Sequence[AlphabetLike | None]
+    ) -> ByColumn:
+        """Build from one alphabet for each column; equal ones share a penalty, None is a column without.
+
+        Examples
+        --------
+        >>> from snapimpute import L1
+        >>> ByColumn.of(lambda alphabet: L1(alphabet, xi=0.1), ["0,1", "1:5", "0,1", None])
+        ByColumn(2 columns L1(Alphabet([0, 1]), xi=0.1), 1 column L1(Alphabet([1, 2, 3, 4, 5]), xi=0.1), 1 column None)
+        """
+        read = [None if one is None else Alphabet.of(one) for one in alphabets]
+        different = list(dict.fromkeys(read))
+        return cls([None if one is None else build(one) for one in different], [different.index(one) for one in read])
+
+    def __repr__(self) -> str:
+        parts = [f"{cols.size} column{'s' * (cols.size != 1)} {penalty!r}" for penalty, cols in self.groups()]
+        return f"ByColumn({', '.join(parts)})"
+
+    def groups(self) -> list[tuple[DiscretePenalty | None, Columns]]:
+        """Each penalty that is used, with its columns."""
+        found = [(penalty, np.flatnonzero(self.which == i)) for i, penalty in enumerate(self.penalties)]
+        return [(penalty, cols) for penalty, cols in found if cols.size]
+
+    @property
+    def _used(self) -> list[DiscretePenalty]:
+        return [penalty for penalty, _ in self.groups() if penalty is not None]
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Whether all are convex."""
+        return all(penalty.convex for penalty in self._used)
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        """Whether all are."""
+        return all(penalty.exact for penalty in self._used)
+
+    @property
+    def xi(self) -> float:  # type: ignore[override]
+        """The largest of all."""
+        return max((penalty.xi for penalty in self._used), default=0.0)
+
+    def value(self, x: ArrayLike) -> Array:
+        """Σ over the columns, one number for the whole table."""
+        table = self._table(x)
+        return np.asarray(sum(float(np.sum(p.value(table[:, cols]))) for p, cols in self.groups() if p is not None))
+
+    def prox(self, x: ArrayLike, step: float = 1.0) -> Array:
+        """Each column by its own penalty."""
+        out = self._table(x).copy()
+        for penalty, cols in self.groups():
+            if penalty is not None:
+                out[:, cols] = penalty.prox(out[:, cols], step)
+        return out
+
+    def envelope(self, x: ArrayLike, step: float = 1.0) -> Array:
+        """Σ over the columns, one number for the whole table."""
+        table = self._table(x)
+        parts = (p.envelope(table[:, cols], step) for p, cols in self.groups() if p is not None)
+        return np.asarray(sum(float(np.sum(part)) for part in parts))
+
+    def least_total(self, count: int) -> NoReturn:
+        """Not known without the number of entries of each column; see `DiscreteTerm.least`."""
+        raise TypeError("the columns have different penalties: ask each of them")
+
+    def _table(self, x: ArrayLike) -> Array:
+        table = np.asarray(x, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] != self.which.size:
+            raise ValueError(f"expected a table with {self.which.size} columns, got shape {table.shape}")
+        return table

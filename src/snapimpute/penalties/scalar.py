@@ -1,0 +1,163 @@
+"""Discrete penalties between p = 0 and p = 1, whose prox is found numerically and tabulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from snapimpute.alphabet import AlphabetLike
+from snapimpute.penalties import kernels
+from snapimpute.penalties.discrete import SymbolPenalty, check_step
+from snapimpute.penalties.table import Family, tabulated_prox
+from snapimpute.types import Array, CellMap
+
+
+class TabulatedPenalty(SymbolPenalty):
+    """A penalty whose prox is a table, made once for every step length."""
+
+    convex = False
+
+    def __init__(self, alphabet: AlphabetLike, xi: float, weights: ArrayLike | None = None) -> None:
+        super().__init__(alphabet, xi, weights)
+        self._tables: dict[float, CellMap] = {}
+
+    def _family(self, step: float) -> Family:
+        """The scalar function that the table is made of; symbols without a pull are left out."""
+        raise NotImplementedError
+
+    def compiled_prox(self, step: float) -> CellMap:
+        """The table of this step."""
+        family = self._family(step)
+        if family.pulls.size == 0:
+            return lambda x: None
+        if step not in self._tables:
+            self._tables[step] = tabulated_prox(family)
+        return self._tables[step]
+
+    def _felt(self, step: float) -> tuple[Array, Array]:
+        """Symbols with a pull, and the pulls."""
+        pulls = self.pulls(step)
+        return self.alphabet.symbols[pulls > 0], pulls[pulls > 0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_tables": {}}
+
+
+class FractionalL0(TabulatedPenalty):
+    """ξ Σ_k w_k d²/(d² + α), d = x − a_k: the ℓ0 made smooth, as in the sequel of the paper (arXiv 2405.02101).
+
+    It tends to `L0` as α → 0, and to ξ/α times a sum of squares for large α.
+    The smaller α, the deeper and narrower the wells about the symbols; `anneal`
+    and `solvers.MM` bring α down while they iterate. `prox` is the exact
+    minimiser; the sequel's closed formula, which minimises a majoriser instead,
+    is `majorised`.
+
+    Parameters
+    ----------
+    alphabet, xi, weights
+        As in `SymbolPenalty`.
+    alpha : float
+        Above 0, in squared units of the symbols: wells are about √α wide.
+
+    Examples
+    --------
+    >>> FractionalL0("1:5", xi=0.02, alpha=0.01).prox([3.0, 3.1, 3.5])
+    array([3.        , 3.02149619, 3.49997358])
+    """
+
+    name = "l0-fractional"
+
+    def __init__(self, alphabet: AlphabetLike, xi: float, alpha: float, weights: ArrayLike | None = None) -> None:
+        super().__init__(alphabet, xi, weights)
+        if not 0 < alpha < np.inf:
+            raise ValueError(f"alpha must be a finite number above 0, got {alpha}")
+        self.alpha = float(alpha)
+
+    def _shape(self) -> dict[str, float]:
+        return {"alpha": self.alpha}
+
+    def with_alpha(self, alpha: float) -> FractionalL0:
+        """Return the same penalty at another α."""
+        return FractionalL0(self.alphabet, self.xi, alpha, self.weights)
+
+    @property
+    def least(self) -> float:
+        """The least cost: near a symbol, found on the stationary points of the penalty."""
+        return float(self.value(self._valleys()).min()) if self.xi > 0 else 0.0
+
+    def _valleys(self) -> Array:
+        """Fixed points of the majorised step with no data: the local minimisers, one near each symbol."""
+        u = self.alphabet.symbols.copy()
+        for _ in range(200):
+            squares = (u[:, None] - self.alphabet.symbols) ** 2
+            weights = self.weights / (squares + self.alpha) ** 2
+            u = weights @ self.alphabet.symbols / np.maximum(weights.sum(axis=1), 1e-300)
+        return u
+
+    def _family(self, step: float) -> Family:
+        return Family(*self._felt(step), self.alpha, power=False)
+
+    def compiled_value(self, step: float) -> CellMap:
+        """Σ_k over the symbols."""
+        symbols, pulls, alpha = self.alphabet.symbols, self.pulls(step), self.alpha
+        return lambda x: kernels.fractional_value(x, symbols, pulls, alpha)
+
+    def majorised(self, x: ArrayLike, anchor: ArrayLike, step: float = 1.0) -> Array:
+        """(x + 2ξ Σ b_k² a_k)/(1 + 2ξ Σ b_k²), b_k = √α/((anchor − a_k)² + α): one step down from the anchor.
+
+        d²/(d² + α) is concave in d², so that its tangent at the anchor lies
+        above it; this is the minimiser over u of that majoriser plus
+        ½ (u − x)², and never costs more than u = anchor.
+        """
+        out = np.array(x, dtype=np.float64, order="C")
+        at = np.ascontiguousarray(np.broadcast_to(np.asarray(anchor, dtype=np.float64), out.shape))
+        pulls = self.pulls(check_step(step))
+        kernels.fractional_majorised(out.reshape(-1), at.reshape(-1), self.alphabet.symbols, pulls, self.alpha)
+        return out
+
+
+class Lp(TabulatedPenalty):
+    """ξ Σ_k w_k |x − a_k|^p with 0 < p < 1, entry by entry.
+
+    Every symbol is a cusp and a local minimiser, and between symbols the penalty
+    is concave. The paper's ‖·‖_p of the whole vector is, for p < 1, neither a norm nor a sum
+    over entries; this is the sum over entries of its p-th power.
+
+    Parameters
+    ----------
+    alphabet, xi, weights
+        As in `SymbolPenalty`.
+    p : float
+        Between 0 and 1, both excluded; for the ends see `L0` and `L1`.
+
+    Examples
+    --------
+    >>> Lp("1:5", xi=0.02, p=0.5).prox([3.0, 3.1, 3.4])
+    array([3.        , 3.        , 3.38971066])
+    """
+
+    name = "lp"
+
+    def __init__(self, alphabet: AlphabetLike, xi: float, p: float, weights: ArrayLike | None = None) -> None:
+        super().__init__(alphabet, xi, weights)
+        if not 0 < p < 1:
+            raise ValueError(f"p must lie between 0 and 1 (both excluded; there are L0 and L1), got {p}")
+        self.p = float(p)
+
+    def _shape(self) -> dict[str, float]:
+        return {"p": self.p}
+
+    @property
+    def least(self) -> float:
+        """The cost on the best symbol: between symbols the penalty is concave."""
+        return float(self.value(self.alphabet.symbols).min())
+
+    def _family(self, step: float) -> Family:
+        return Family(*self._felt(step), self.p, power=True)
+
+    def compiled_value(self, step: float) -> CellMap:
+        """Σ_k over the symbols."""
+        symbols, pulls, p = self.alphabet.symbols, self.pulls(step), self.p
+        return lambda x: kernels.power_value(x, symbols, pulls, p)
