@@ -20,6 +20,7 @@ from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Mom
 from snapimpute.types import Array
 
 Index = NDArray[np.intp]
+Total = Literal["value", "envelope", "landing"]
 
 
 class Part(NamedTuple):
@@ -64,21 +65,23 @@ class DiscreteTerm:
             for penalty, cols in self.penalty.groups()
         ]
 
-    def total(self, x: LowRank, on_observed: Array, kind: Literal["value", "envelope"], step: float = 1.0) -> float:
-        """Σ over Ωᶜ of the penalty, or of min_u penalty(u) + (u − x)²/(2·step)."""
-        sums = (self._part_total(part, part.of(x), part.seen(on_observed), kind, step) for part in self.parts)
-        return sum(sums) / (step if kind == "envelope" else 1.0)
+    def total(self, x: LowRank, on_observed: Array, kind: Total, step: float = 1.0) -> float:
+        """Σ over Ωᶜ: the penalty, or min_u penalty(u) + (u − x)²/(2·step), or the penalty at that minimiser."""
+        unit = 1.0 if kind == "value" else step
+        sums = (self._part_total(part.penalty, part.of(x), part.seen(on_observed), kind, unit) for part in self.parts)
+        return sum(sums) / unit
 
     @staticmethod
-    def _part_total(part: Part, x: LowRank, seen: Array, kind: Literal["value", "envelope"], step: float) -> float:
-        penalty = part.penalty
+    def _part_total(penalty: DiscretePenalty | None, x: LowRank, seen: Array, kind: Total, step: float) -> float:
         if isinstance(penalty, CellPenalty):
-            cost = penalty.compiled(kind, step if kind == "envelope" else 1.0)
+            cost = penalty.compiled(kind, step)
             cost(seen)
             return cell_sum(x, cost) - float(seen.sum())
         if isinstance(penalty, L2):
             moments = _hidden_moments(x, seen)
-            return penalty.value_of(moments) if kind == "value" else penalty.envelope_of(moments, step)
+            if kind == "value":
+                return penalty.value_of(moments)
+            return penalty.envelope_of(moments, step) if kind == "envelope" else penalty.landing_of(moments, step)
         return 0.0
 
     def prox(self, x: LowRank, on_observed: Array, step: float = 1.0) -> tuple[MatrixOperator, Array]:

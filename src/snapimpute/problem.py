@@ -18,12 +18,14 @@ from typing import Literal
 
 import numpy as np
 
-from snapimpute.discreteness import DiscreteTerm
+from snapimpute.discreteness import DiscreteTerm, Total
 from snapimpute.losses import Loss, Squares
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, MatrixOperator, Scaled, Sparse, Sum
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.types import Array
+
+SQUARES = Squares()
 
 ObjectiveName = Literal["E", "P", "C"]
 """(E), (P), or a constrained problem in which the fit does not count."""
@@ -76,7 +78,7 @@ class Problem:
     spectral: SpectralPenalty
     discrete: DiscretePenalty | None = None
     offsets: LowRank | None = None
-    loss: Loss = Squares()
+    loss: Loss = SQUARES
 
     def __post_init__(self) -> None:
         _check_kind("observations", self.observations, Observations)
@@ -99,7 +101,9 @@ class Problem:
     @cached_property
     def _term(self) -> DiscreteTerm | None:
         """The discrete term, if there is one with ξ > 0."""
-        return DiscreteTerm(self.discrete, self.observations) if self.discrete is not None and self.is_discrete else None
+        return (
+            DiscreteTerm(self.discrete, self.observations) if self.discrete is not None and self.is_discrete else None
+        )
 
     @property
     def is_discrete(self) -> bool:
@@ -155,10 +159,17 @@ class Problem:
         """Evaluate (E) or (P) at X."""
         return self.terms(x, objective=objective).objective
 
+    def split_terms(self, x: LowRank, x_observed: Array, gamma: float) -> Terms:
+        """The terms of (P) at a pair: fit and rank of X, the discrete term of U = prox_γξr(X)."""
+        landing = self._discrete_total(x, x_observed, "landing", gamma)
+        return Terms(self.loss.value(x_observed, self.targets), self.spectral.value(x.s), landing)
+
     def _discrete_value(self, x: LowRank, observed: Array, objective: ObjectiveName, gamma: float) -> float:
+        return self._discrete_total(x, observed, "envelope" if objective == "E" else "value", gamma)
+
+    def _discrete_total(self, x: LowRank, observed: Array, kind: Total, gamma: float) -> float:
         if self._term is None:
             return 0.0
-        kind: Literal["envelope", "value"] = "envelope" if objective == "E" else "value"
         return self._term.total(self.with_offsets(x), observed + self._offset_entries, kind, gamma)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,8 @@ from snapimpute.penalties.discrete import DiscretePenalty, check_step, check_str
 from snapimpute.types import Array
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True)
+class Moments:
     """All that `L2` needs to know of a vector: how many entries, their sum, and the sum of their squares."""
 
     count: int
@@ -101,6 +102,12 @@ class L2(DiscretePenalty):
         place = moments.place
         best = self._nearest(place, moments.count, check_step(step))
         return self._cost(best, moments.count, step) + 0.5 * float(np.sum((best - place) ** 2))
+
+    def landing_of(self, moments: Moments, step: float = 1.0) -> float:
+        """``step`` times the value at the prox of a vector with these moments."""
+        if not moments.count:
+            return 0.0
+        return self._cost(self._nearest(moments.place, moments.count, check_step(step)), moments.count, step)
 
     def shrinkage(self, moments: Moments, step: float = 1.0) -> tuple[float, float]:
         """(α, β) of the prox αx + β1 of a vector with these moments."""

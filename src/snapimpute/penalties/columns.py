@@ -51,16 +51,14 @@ class ByColumn(DiscretePenalty):
             )
 
     @classmethod
-    def of(
-        cls, build: Callable[[Alphabet], DiscretePenalty], alphabets: Sequence[AlphabetLike | None]
-    ) -> ByColumn:
+    def of(cls, build: Callable[[Alphabet], DiscretePenalty], alphabets: Sequence[AlphabetLike | None]) -> ByColumn:
         """Build from one alphabet for each column; equal ones share a penalty, None is a column without.
 
         Examples
         --------
         >>> from snapimpute import L1
-        >>> ByColumn.of(lambda alphabet: L1(alphabet, xi=0.1), ["0,1", "1:5", "0,1", None])
-        ByColumn(2 columns L1(Alphabet([0, 1]), xi=0.1), 1 column L1(Alphabet([1, 2, 3, 4, 5]), xi=0.1), 1 column None)
+        >>> ByColumn.of(lambda alphabet: L1(alphabet, xi=0.1), ["0,1", "0:2", "0,1", None])
+        ByColumn(2 columns L1(Alphabet([0, 1]), xi=0.1), 1 column L1(Alphabet([0, 1, 2]), xi=0.1), 1 column None)
         """
         read = [None if one is None else Alphabet.of(one) for one in alphabets]
         different = list(dict.fromkeys(read))

@@ -18,7 +18,7 @@ from snapimpute.alphabet import Alphabet, AlphabetLike
 from snapimpute.penalties import kernels
 from snapimpute.types import Array, CellMap
 
-Kind = Literal["value", "prox", "envelope"]
+Kind = Literal["value", "prox", "envelope", "landing"]
 
 
 class DiscretePenalty(ABC):
@@ -83,9 +83,24 @@ class CellPenalty(DiscretePenalty):
 
         return run
 
+    def compiled_landing(self, step: float) -> CellMap:
+        """Return the in-place map x ← step·penalty(prox(x))."""
+        prox, value = self.compiled_prox(step), self.compiled_value(step)
+
+        def run(x: Array) -> None:
+            prox(x)
+            value(x)
+
+        return run
+
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
-        """Return the in-place map for ``kind``: the value, the prox or the envelope."""
-        build = {"value": self.compiled_value, "prox": self.compiled_prox, "envelope": self.compiled_envelope}
+        """Return the in-place map for ``kind``: the value, the prox, the envelope, or the value at the prox."""
+        build = {
+            "value": self.compiled_value,
+            "prox": self.compiled_prox,
+            "envelope": self.compiled_envelope,
+            "landing": self.compiled_landing,
+        }
         return build[kind](step)
 
     def least_total(self, count: int) -> float:

@@ -12,7 +12,8 @@ Far outside the alphabet T(u) = y is solved on the spot.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -67,9 +68,7 @@ def derivatives(u: float, symbols: Array, pulls: Array, shape: float, power: boo
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def settle(
-    y: float, low: float, high: float, symbols: Array, pulls: Array, shape: float, power: bool
-) -> float:
+def settle(y: float, low: float, high: float, symbols: Array, pulls: Array, shape: float, power: bool) -> float:
     """The u from low to high with T(u) = y, or the end nearest to it: Newton steps inside a bracket."""
     left = min(y, symbols[0], high) if low == -np.inf else low
     right = max(y, symbols[-1], low) if high == np.inf else high
@@ -102,7 +101,7 @@ def _loss(
     u = a[0] if a[0] == a[1] else settle(y, a[0], a[1], symbols, pulls, shape, power)
     v = b[0] if b[0] == b[1] else settle(y, b[0], b[1], symbols, pulls, shape, power)
     r = derivatives(u, symbols, pulls, shape, power)[0] - derivatives(v, symbols, pulls, shape, power)[0]
-    return r + 0.5 * (u - v) * (u + v - 2 * y)
+    return float(r + 0.5 * (u - v) * (u + v - 2 * y))
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -166,7 +165,7 @@ def _look_up(
             x[i] = settle(y, -np.inf, outer[0], symbols, pulls, shape, power)
         elif y > inside[1]:
             x[i] = settle(y, outer[1], np.inf, symbols, pulls, shape, power)
-        elif y == y:
+        elif not np.isnan(y):
             b = np.searchsorted(edges, y, side="right")
             t = (y - origins[b]) * rates[b]
             last = firsts[b + 1] - firsts[b] - 2
@@ -206,8 +205,8 @@ def _width(family: Family) -> float:
     """Beyond this distance from all symbols T rises without doubt; where a power is felt."""
     total = float(family.pulls.sum())
     if family.power:
-        return (2 * total) ** (1 / (2 - family.shape))
-    return math.sqrt(family.shape) + (12 * family.shape * total) ** 0.25
+        return float((2 * total) ** (1 / (2 - family.shape)))
+    return math.sqrt(family.shape) + float((12 * family.shape * total) ** 0.25)
 
 
 def _candidates(family: Family) -> list[Stretch]:
@@ -218,7 +217,7 @@ def _candidates(family: Family) -> list[Stretch]:
     out = []
     far = 2 * _width(family) + symbols[-1] - symbols[0]
     borders = [-np.inf, *symbols.tolist(), np.inf]
-    for left, right in zip(borders[:-1], borders[1:], strict=True):
+    for left, right in pairwise(borders):
         begin, end = max(left, symbols[0] - far), min(right, symbols[-1] + far)
         inner = begin + (end - begin) * 0.5 * (1 - np.cos(np.pi * np.arange(1, 400) / 400))
         out += _rising(family, left, right, inner)
@@ -294,11 +293,12 @@ def _table(family: Family, stretch: Stretch, begin: float, end: float) -> tuple[
     if stretch.low == stretch.high:
         return np.full(2, stretch.low), np.zeros(2)
     allowed = TOLERANCE * (1 + float(np.abs(family.symbols).max()))
+    where: tuple[Any, ...] = (*stretch, *family)
     count = 33
     while True:
         y = np.linspace(begin, end, count)
-        u, slope = _nodes(y, *stretch, *family)
-        middle, _ = _nodes(0.5 * (y[1:] + y[:-1]), *stretch, *family)
+        u, slope = _nodes(y, *where)
+        middle, _ = _nodes(0.5 * (y[1:] + y[:-1]), *where)
         guess = 0.5 * (u[1:] + u[:-1]) + (slope[:-1] - slope[1:]) * (y[1] - y[0]) / 8
         if np.abs(guess - middle).max() <= allowed or count > MAX_NODES:
             return u, slope

@@ -4,23 +4,28 @@ from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Card, Solver
 from snapimpute.solvers.certificate import Certificate, certify
 from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.decomposition import PenaltyDecomposition
 from snapimpute.solvers.dual import SVT
 from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
 from snapimpute.solvers.loop import solve
-from snapimpute.solvers.path import PathPoint, path
+from snapimpute.solvers.majorised import MM
+from snapimpute.solvers.path import PathPoint, anneal, path
 from snapimpute.solvers.proximal import APG, SoftImpute
 from snapimpute.solvers.registry import SOLVERS, Pick, fitting, named, pick
 from snapimpute.solvers.result import Info, Result, Status
 from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
 from snapimpute.solvers.sdp import SDP
 from snapimpute.solvers.sparse import LowRankSparse
+from snapimpute.solvers.splitting import ADMM, DavisYin
 
 __all__ = [
+    "ADMM",
     "ALS",
     "APG",
     "APGL",
     "FPC",
     "FPCA",
+    "MM",
     "NIAPG",
     "NMAPG",
     "SDP",
@@ -30,17 +35,20 @@ __all__ = [
     "AltMin",
     "Card",
     "Certificate",
+    "DavisYin",
     "FaNCL",
     "Info",
     "LowRankSparse",
     "OptSpace",
     "PathPoint",
+    "PenaltyDecomposition",
     "Pick",
     "Result",
     "SoftImpute",
     "Solver",
     "Status",
     "SunLuo",
+    "anneal",
     "certify",
     "fitting",
     "named",

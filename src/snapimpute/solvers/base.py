@@ -46,11 +46,16 @@ class State:
         return math.hypot(*self.x.s)
 
     @property
-    def measure(self) -> float:
-        """What `tol` is compared with: the relative change, unless a solver says otherwise."""
+    def relative_change(self) -> float:
+        """‖X⁺ − X‖_F/‖X⁺‖_F."""
         if self.change == 0:
             return 0.0
         return self.change / self.size if self.size else math.inf
+
+    @property
+    def measure(self) -> float:
+        """What `tol` is compared with: the relative change, unless a solver says otherwise."""
+        return self.relative_change
 
     @property
     def pending(self) -> str:

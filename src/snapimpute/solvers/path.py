@@ -1,4 +1,4 @@
-"""Solutions for many λ, from the largest that matters down, each started from the one before."""
+"""Solutions for many λ, or many α of the fractional ℓ0, from the largest down, each started from the one before."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from snapimpute.operators import LowRank
+from snapimpute.penalties import FractionalL0
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Context, Solver
 from snapimpute.solvers.continuation import first_penalty
 from snapimpute.solvers.loop import solve
+from snapimpute.solvers.parameters import check_count
 from snapimpute.solvers.proximal import SoftImpute
 from snapimpute.solvers.result import Result
 
@@ -62,6 +64,59 @@ def path(
         result = solve(stage, SoftImpute() if solver is None else solver, x0=x, **options)
         x = result.x
         yield PathPoint(spectral.lam, result)
+        if result.status.code == "interrupted":
+            return
+
+
+def anneal(
+    problem: Problem,
+    solver: Solver[Any] | str = "auto",
+    *,
+    steps: int = 8,
+    first: float | None = None,
+    **options: Any,
+) -> Iterator[PathPoint]:
+    """Yield the solutions while α of `FractionalL0` falls to that of the problem, as its authors do.
+
+    A large α gives wide wells and few local minima; each solution starts the
+    next. For `solvers.MM`, which brings α down in its own iterations, there is
+    no need of this.
+
+    Parameters
+    ----------
+    problem : Problem
+        With `FractionalL0`; its α is the last one.
+    solver : Solver or str
+        As in `solve`.
+    steps : int
+        How many α, evenly spaced on a logarithmic scale.
+    first : float, optional
+        The first α; the squared largest distance between neighbouring symbols
+        if not given.
+    **options
+        As in `solve`: max_iter, tol, max_rank, random_state, …
+
+    Examples
+    --------
+    >>> import snapimpute as si
+    >>> observations = si.Observations.from_dense([[1, 0, None], [None, 0, 1], [1, 0, 1]])
+    >>> problem = si.Problem(observations, si.Nuclear(0.1), si.FractionalL0("0,1", xi=0.01, alpha=0.01))
+    >>> [round(point.result.settings["alpha"], 3) for point in anneal(problem, steps=3)]
+    [1.0, 0.1, 0.01]
+    """
+    if not isinstance(problem.discrete, FractionalL0):
+        raise TypeError(f"only FractionalL0 has an α to bring down, got {problem.discrete!r}")
+    check_count("steps", steps)
+    gaps = np.diff(problem.discrete.alphabet.symbols)
+    begin = float(gaps.max(initial=0.0)) ** 2 if first is None else float(first)
+    last = problem.discrete.alpha
+    x: LowRank | None = options.pop("x0", None)
+    for alpha in np.geomspace(max(begin, last), last, steps).tolist() if steps > 1 else [last]:
+        stage = replace(problem, discrete=problem.discrete.with_alpha(alpha))
+        result = solve(stage, solver, x0=x, **options)
+        result.settings["alpha"] = alpha
+        x = result.x
+        yield PathPoint(problem.spectral.lam, result)
         if result.status.code == "interrupted":
             return
 

@@ -8,17 +8,21 @@ from snapimpute.problem import Problem
 from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Solver
 from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.decomposition import PenaltyDecomposition
 from snapimpute.solvers.dual import SVT
 from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
+from snapimpute.solvers.majorised import MM
 from snapimpute.solvers.proximal import APG, SoftImpute
 from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
 from snapimpute.solvers.sdp import SDP
 from snapimpute.solvers.sparse import LowRankSparse
+from snapimpute.solvers.splitting import ADMM, DavisYin
 
 _PROXIMAL = (SoftImpute, APG, APGL, FPC, FPCA, AISImpute, NMAPG, NIAPG, FaNCL)
+_SPLITTING = (DavisYin, ADMM, PenaltyDecomposition, MM)
 _OTHERS = (ALS, SVT, SDP, LowRankSparse, AltMin, OptSpace, SunLuo)
 
-SOLVERS: dict[str, type[Solver[Any]]] = {s.name: s for s in (*_PROXIMAL, *_OTHERS)}
+SOLVERS: dict[str, type[Solver[Any]]] = {s.name: s for s in (*_PROXIMAL, *_SPLITTING, *_OTHERS)}
 """Every solver by name."""
 
 
@@ -71,9 +75,11 @@ def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
 
 def _auto(problem: Problem) -> Pick:
     """By what was measured (docs/how-to-choose.md): convexity first, then the size."""
-    if not problem.convex:
-        term = problem.discrete if problem.spectral.convex else problem.spectral
-        return Pick(NIAPG(), f"{term!r} is not convex: niAPG keeps the objective below a bound")
+    if problem.discrete is not None and problem.is_discrete and not problem.discrete.convex:
+        why = "FaNCL brings λ down, which keeps clear of poor stationary points, and falls at every λ"
+        return Pick(FaNCL(), f"{problem.discrete!r} is not convex: {why}")
+    if not problem.spectral.convex:
+        return Pick(NIAPG(), f"{problem.spectral!r} is not convex: niAPG keeps the objective below a bound")
     m, n = problem.shape
     if m * n <= SMALL_CELLS:
         return Pick(APG(), f"every term is convex and {m}×{n} is small: APG, as whole SVDs are cheap at any rank")

@@ -38,7 +38,7 @@ class ConstantMean:
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
         """Return the estimates at the given cells."""
-        return np.full(_check_cells(rows, cols, self.shape)[0].size, self.mean)
+        return np.full(check_cells(rows, cols, self.shape)[0].size, self.mean)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Mode:
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
         """Return the estimates at the given cells."""
-        return np.full(_check_cells(rows, cols, self.shape)[0].size, self.symbol)
+        return np.full(check_cells(rows, cols, self.shape)[0].size, self.symbol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class DampedBiases:
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
         """Return the estimates at the given cells."""
-        r, c = _check_cells(rows, cols, self.shape)
+        r, c = check_cells(rows, cols, self.shape)
         estimates: NDArray[np.float64] = self.mean + self.row_biases[r] + self.col_biases[c]
         return estimates
 
@@ -157,9 +157,10 @@ def _damped_counts(index: NDArray[np.int32], size: int, damping: float) -> NDArr
     return np.where(counts > 0, counts, 1.0)  # without observation and damping: 0 / 1, a bias of 0
 
 
-def _check_cells(
+def check_cells(
     rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Read positions as two equally long flat lists of integers inside the matrix."""
     r, c = np.asarray(rows), np.asarray(cols)
     if r.ndim != 1 or r.shape != c.shape:
         raise ValueError(f"rows and cols must be equally long flat lists, got shapes {r.shape} and {c.shape}")

@@ -1,0 +1,150 @@
+"""What the discrete systems share: symbols at any cells, and the choice of λ on entries that are held out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.observations import Observations
+from snapimpute.operators import LowRank, Sparse, partial_svd
+from snapimpute.solvers import Result
+from snapimpute.solvers.parameters import check_positive
+from snapimpute.types import Array
+
+LAM_STEPS = 14
+LAM_RATIO = 0.65
+"""λ tried: the largest that matters times powers of this ratio."""
+
+PATIENCE = 3
+"""The path over λ ends after so many λ in a row without a better score."""
+
+
+class DiscreteModel(ABC):
+    """A completion by symbols of an alphabet; ``result`` tells how the solver fared."""
+
+    alphabet: Alphabet
+    lam: float
+    result: Result
+
+    @classmethod
+    @abstractmethod
+    def fit(
+        cls,
+        observations: Observations,
+        alphabet: AlphabetLike,
+        *,
+        lam: float,
+        x0: LowRank | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        random_state: int = 0,
+    ) -> Self:
+        """Fit to observations, all of them symbols."""
+
+    @classmethod
+    @abstractmethod
+    def largest_lam(cls, observations: Observations, alphabet: AlphabetLike) -> float:
+        """The λ from which on nothing is learnt: the grid of `tuned` begins below it."""
+
+    @abstractmethod
+    def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Estimates at the given cells, on the scale of the data."""
+
+    @abstractmethod
+    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """The symbol decided on at the given cells."""
+
+
+M = TypeVar("M", bound=DiscreteModel)
+
+
+class Tuned(NamedTuple, Generic[M]):
+    """A model with the λ chosen, fitted to everything observed, and (λ, score) of all that were tried."""
+
+    model: M
+    tried: tuple[tuple[float, float], ...]
+
+
+def tuned(
+    model: type[M],
+    observations: Observations,
+    alphabet: AlphabetLike,
+    *,
+    lams: Sequence[float] | None = None,
+    metric: Literal["error"] = "error",
+    share: float = 0.2,
+    random_state: int = 0,
+    **options: Any,
+) -> Tuned[M]:
+    """Choose λ by the symbols it gives observed entries that were held out, then fit to all of them.
+
+    A path is walked from the largest λ down, each fit starting from the one
+    before, until the score has not improved for a while.
+
+    Parameters
+    ----------
+    model : class
+        `OneBit`, `MultinomialCompletion`, `ThresholdCompletion` or `RobustDiscrete`.
+    observations : Observations
+    alphabet : alphabet
+    lams : list of float, optional
+        What to try; a geometric grid below ``model.largest_lam`` if not given.
+    metric : {"error"}
+        Share of the held-out entries whose symbol is wrong.
+    share : float
+        Share of the observed entries to hold out.
+    random_state : int
+    **options
+        Further arguments of ``model.fit``.
+
+    Examples
+    --------
+    >>> from snapimpute.baselines import OneBit
+    >>> from snapimpute.datasets import low_rank_alphabet
+    >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
+    >>> chosen = tuned(OneBit, data.observations, "0,1")
+    >>> min(score for _, score in chosen.tried) < 0.1
+    True
+    """
+    if metric != "error":
+        raise ValueError(f'metric must be "error", got {metric!r}')
+    kept, held = observations.split(share, random_state=random_state)
+    if lams is None:
+        grid = (model.largest_lam(kept, alphabet) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)).tolist()
+    else:
+        grid = sorted((float(lam) for lam in lams), reverse=True)
+    if not grid:
+        raise ValueError("lams must hold at least one number, or be None")
+    tried: list[tuple[float, float]] = []
+    best, since, x0, start = np.inf, 0, None, None
+    for lam in grid:
+        fitted = model.fit(kept, alphabet, lam=lam, x0=x0, random_state=random_state, **options)
+        score = float(np.mean(fitted.symbols(held.rows, held.cols) != held.values))
+        tried.append((lam, score))
+        x0 = fitted.result.x
+        since = 0 if score < best else since + 1
+        if score < best:
+            best, start = score, x0
+        if since >= PATIENCE:
+            break
+    lam = min(tried, key=lambda pair: pair[1])[0]
+    chosen = model.fit(observations, alphabet, lam=lam, x0=start, random_state=random_state, **options)
+    return Tuned(chosen, tuple(tried))
+
+
+def checked(observations: Observations, alphabet: AlphabetLike, lam: float) -> tuple[Observations, Alphabet]:
+    """The observations with values exactly on the symbols; refuse what lies beside, and a λ that is no strength."""
+    check_positive("lam", lam)
+    symbols = Alphabet.of(alphabet)
+    return observations.on_alphabet(symbols), symbols
+
+
+def spectral_norm(observations: Observations, values: Array) -> float:
+    """σ₁ of the matrix with these values on Ω and 0 elsewhere."""
+    size = float(np.linalg.norm(values))
+    return max(float(partial_svd(Sparse(observations, values), 1, tol=1e-3 * size).x.s[0]), 1e-12)

@@ -1,0 +1,173 @@
+"""Maximum likelihood under a nuclear norm: the log-odds of the symbols are matrices of low rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.baselines.base import DiscreteModel, checked, spectral_norm
+from snapimpute.baselines.simple import check_cells
+from snapimpute.losses import Multinomial
+from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
+from snapimpute.penalties import Nuclear
+from snapimpute.problem import Problem
+from snapimpute.solvers import Result, Solver, solve
+from snapimpute.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class MultinomialCompletion(DiscreteModel):
+    """min −log-likelihood(X_1, …, X_{K−1}) + λ Σ_l ‖X_l‖_*, with X_l the log-odds of symbol l against the last one.
+
+    At each cell the symbol l < K has the probability exp(x_l)/(1 + Σ_h exp(x_h))
+    and the last symbol the rest. The K − 1 matrices are learnt together.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    lam : float
+        λ, in units of the log-likelihood.
+    shape : (int, int)
+    result : Result
+        ``result.x`` is diag(X_1, …, X_{K−1}), ((K−1)m)×((K−1)n).
+
+    Notes
+    -----
+    After Lafond, Klopp, Moulines, Salmon, NeurIPS 2014. The sum of the nuclear
+    norms is that of the block-diagonal matrix, observed inside its blocks only;
+    so it is one problem for the proximal solvers, and the iterates are
+    block-diagonal up to the error of the partial SVD. The authors bound the
+    entries besides; that bound is left out. Nothing m×n is stored. There is no
+    intercept: where nothing is known, all symbols are equally likely.
+
+    Examples
+    --------
+    >>> observations = Observations.from_dense([[1, 2, np.nan], [1, 2, 3], [1, np.nan, 3]])
+    >>> model = MultinomialCompletion.fit(observations, "1:3", lam=0.1)
+    >>> model.symbols([0, 2], [2, 1])
+    array([3., 2.])
+    """
+
+    alphabet: Alphabet
+    lam: float
+    shape: tuple[int, int]
+    result: Result
+
+    @classmethod
+    def fit(
+        cls,
+        observations: Observations,
+        alphabet: AlphabetLike,
+        *,
+        lam: float,
+        x0: LowRank | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        random_state: int = 0,
+        solver: Solver[Any] | str = "auto",
+        max_rank: int | None = None,
+    ) -> Self:
+        """Fit with an ordinary solver.
+
+        Parameters
+        ----------
+        observations : Observations
+        alphabet : alphabet
+        lam : float
+            λ, in units of the log-likelihood.
+        x0 : LowRank, optional
+            Where to start: the ``result.x`` of another fit.
+        max_iter, tol, random_state, solver, max_rank
+            As in `solve`; the solver must take any loss, as the proximal ones do.
+        """
+        data, symbols = checked(observations, alphabet, lam)
+        loss, blocks = cls._blocks(data, symbols)
+        result = solve(
+            Problem(blocks, Nuclear(lam * loss.scale), loss=loss),
+            solver,
+            x0=x0,
+            max_iter=max_iter,
+            tol=tol,
+            max_rank=max_rank,
+            random_state=random_state,
+        )
+        return cls(symbols, lam, data.shape, result)
+
+    @classmethod
+    def largest_lam(cls, observations: Observations, alphabet: AlphabetLike) -> float:
+        """The largest singular value of the gradient at X = 0, which is optimal from this λ on."""
+        data, symbols = checked(observations, alphabet, 1.0)
+        loss, blocks = cls._blocks(data, symbols)
+        return spectral_norm(blocks, loss.gradient(np.zeros(len(blocks)), blocks.values)) / loss.scale
+
+    @classmethod
+    def _blocks(cls, data: Observations, symbols: Alphabet) -> tuple[Multinomial, Observations]:
+        """The loss, and 1 where a symbol was observed, 0 where another was: at (lm + i, ln + j) for symbol l."""
+        cls._check_symbols(symbols)
+        (m, n), blocks = data.shape, np.arange(len(symbols) - 1)[:, None]
+        observed = symbols.indices(data.values) == blocks
+        # Sorted by row, the blocks follow each other, as the loss wants them.
+        rows, cols = blocks * m + data.rows, blocks * n + data.cols
+        shape = blocks.size * m, blocks.size * n
+        return Multinomial(len(symbols)), Observations.from_coo(rows.ravel(), cols.ravel(), observed.ravel(), shape)
+
+    @classmethod
+    def _check_symbols(cls, symbols: Alphabet) -> None:
+        if len(symbols) < 2:
+            raise ValueError(f"{cls.__name__} needs at least two symbols, got {symbols!r}")
+
+    def log_odds(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Log-odds of each symbol but the last against the last one, one row for each cell."""
+        r, c = check_cells(rows, cols, self.shape)
+        (m, n), blocks = self.shape, np.arange(len(self.alphabet) - 1)
+        return self.result.entries(r[:, None] + blocks * m, c[:, None] + blocks * n)
+
+    def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Probability of each symbol, in the order of the alphabet, one row for each cell."""
+        odds = np.ascontiguousarray(self.log_odds(rows, cols).T).ravel()
+        return Multinomial(len(self.alphabet)).probabilities(odds).T
+
+    def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """The expected value at the given cells."""
+        expected: Array = self.proba(rows, cols) @ self.alphabet.symbols
+        return expected
+
+    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """The most likely symbol at the given cells; a tie goes to the larger one."""
+        backwards = self.proba(rows, cols)[:, ::-1]
+        return self.alphabet.symbols[::-1][np.argmax(backwards, axis=1)]
+
+
+@dataclass(frozen=True, eq=False)
+class OneBit(MultinomialCompletion):
+    """min −log-likelihood(X) + λ‖X‖_* with X the log-odds of the smaller of two symbols: 1-bit completion.
+
+    The smaller symbol has the probability 1/(1 + exp(−x)).
+
+    Notes
+    -----
+    After Davenport, Plan, van den Berg, Wootters, Information and Inference
+    2014. They maximise the likelihood over a ball ‖X‖_* ≤ α√(rmn), optionally
+    with a bound α on the entries. This is the penalised (Lagrangian) form
+    without that bound: each λ gives the solution for one radius of the ball.
+
+    Examples
+    --------
+    >>> observations = Observations.from_dense([[0, 1, np.nan], [0, 1, 1], [0, np.nan, 1]])
+    >>> model = OneBit.fit(observations, "0,1", lam=0.1)
+    >>> model.symbols([0, 2], [2, 1])
+    array([1., 1.])
+    """
+
+    @classmethod
+    def _check_symbols(cls, symbols: Alphabet) -> None:
+        if len(symbols) != 2:
+            raise ValueError(
+                f"OneBit needs an alphabet of two symbols, got {symbols!r}: "
+                "use MultinomialCompletion, or say which values count as the larger symbol"
+            )

@@ -1,0 +1,210 @@
+"""Convex problems as stated, (P), not their envelope (E): Davis–Yin splitting and ADMM.
+
+The copy of X that carries the discrete term is dense, so that these methods
+store m×n numbers and refuse large problems. Penalty decomposition stores none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from snapimpute.operators import Dense, LowRank, PartialSVD, partial_svd
+from snapimpute.problem import ObjectiveName, Problem
+from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.parameters import check_open, check_positive
+from snapimpute.types import Array
+
+MAX_CELLS = 1 << 25
+"""Of a table that is stored whole, several times over: 256 MiB each time."""
+
+
+def too_large(problem: Problem, instead: str) -> str | None:
+    """Why a method that stores m×n numbers cannot treat the problem, if it cannot."""
+    m, n = problem.shape
+    if m * n <= MAX_CELLS:
+        return None
+    return (
+        f"stores dense arrays, and {m}×{n} = {m * n:,} cells ({8 * m * n / 2**30:.1f} GiB each) are more than "
+        f"{MAX_CELLS:,}: {instead}"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class DenseState(State):
+    """Adds the dense variable of a method, the distance of its two copies of X, and where to start the next SVD."""
+
+    dense: Array
+    gap: float
+    subspace: Array | None
+
+    @property
+    def measure(self) -> float:
+        """The distance of the two copies and the change of X, relative to X."""
+        if self.gap == self.change == 0:
+            return 0.0
+        return max(self.gap, self.change) / self.size if self.size else math.inf
+
+
+D = TypeVar("D", bound=DenseState)
+
+
+class DenseSolver(Solver[D], Generic[D]):
+    """What methods with a dense variable share."""
+
+    measures: ClassVar[str] = "relative change and distance of the two copies of X"
+    accuracy: float
+
+    @classmethod
+    def objection(cls, problem: Problem) -> str | None:
+        """What any solver objects to, and tables that are too large."""
+        return super().objection(problem) or too_large(problem, cls.instead(problem))
+
+    @staticmethod
+    def instead(problem: Problem) -> str:
+        """What to use for a large table."""
+        return "PenaltyDecomposition comes as close to (P) as asked and stores none"
+
+    def shrunk(self, problem: Problem, target: Array, step: float, state: D, context: Context) -> PartialSVD:
+        """prox_{step·λg}(target), with the backward error of its SVD."""
+        spectral, size = problem.spectral, float(np.linalg.norm(problem.targets))
+        above = spectral.threshold(step)
+        scale = state.gap + state.change
+        svd = partial_svd(
+            Dense(target),
+            state.x.rank,
+            above=above,
+            at_least=spectral.untouched,
+            warm_start=state.subspace,
+            tol=max(self.accuracy * (scale if np.isfinite(scale) else max(above, 1e-6 * size)), 1e-13 * size),
+            max_rank=context.max_rank,
+            rng=context.rng(state.iteration),
+        )
+        s = spectral.prox(svd.x.s, step)
+        kept = svd.x.truncated(int((s > 0).sum()))
+        return replace(svd, x=replace(kept, s=s[: kept.rank]))
+
+
+@dataclass(frozen=True)
+class DavisYin(DenseSolver[DenseState]):
+    """Davis–Yin three-operator splitting for (P): A = prox_γξr(Z), B = prox_γλg(2A − Z − γ∇f(A)), Z⁺ = Z + B − A.
+
+    A and B tend to a minimiser of (P); B, which is of low rank, is returned.
+    The certificate is ‖A − B‖ max(1, 1/γ), with subgradients taken at A and B.
+
+    Parameters
+    ----------
+    gamma : float
+        Step length, above 0 and below 2.
+    accuracy : float
+        Backward error allowed to each SVD, relative to the last ‖A − B‖ and change.
+    """
+
+    gamma: float = 1.0
+    accuracy: float = 1e-3
+    name: ClassVar[str] = "davis-yin"
+    objective_name: ClassVar[ObjectiveName] = "P"
+    any_loss: ClassVar[bool] = True
+    card: ClassVar[Card] = Card(
+        title="Davis–Yin splitting",
+        minimises="(P)",
+        spectral=("nuclear",),
+        discrete=True,
+        convex=True,
+        cost="3 passes over a dense table: mn·k, 3mn numbers stored",
+        paper="Davis, Yin, Set-Valued and Variational Analysis 2017",
+    )
+
+    def __post_init__(self) -> None:
+        check_open("gamma", self.gamma, 2.0)
+
+    def init(self, problem: Problem, x0: LowRank, context: Context) -> DenseState:
+        """Z = x0."""
+        x = x0.orthonormalised() if x0.rank else x0
+        return DenseState(x, problem.at_observed(x), 0, np.inf, np.inf, x.to_dense(), np.inf, x.V if x.rank else None)
+
+    def step(self, problem: Problem, state: DenseState, context: Context) -> DenseState:
+        """One round of the three operators."""
+        seen = problem.observations.rows, problem.observations.cols
+        Z = state.dense
+        A = problem.prox_dense(Z, self.gamma)
+        target = 2 * A - Z
+        target[seen] -= self.gamma * problem.loss.gradient(A[seen], problem.targets)
+        svd = self.shrunk(problem, target, self.gamma, state, context)
+        B = svd.x.to_dense()
+        gap, change = float(np.linalg.norm(B - A)), svd.x.distance(state.x)
+        certificate = gap * max(1.0, 1 / self.gamma) + svd.residual / self.gamma
+        observed = problem.at_observed(svd.x)
+        return DenseState(svd.x, observed, state.iteration + 1, change, certificate, Z + B - A, gap, svd.subspace)
+
+
+@dataclass(frozen=True, eq=False)
+class ADMMState(DenseState):
+    """Adds the scaled multiplier W; ``dense`` is U."""
+
+    multiplier: Array
+
+
+@dataclass(frozen=True)
+class ADMM(DenseSolver[ADMMState]):
+    """Alternating directions for (P): λg(X) + f(U) + ξr(U) under X = U, f and r together as they split by entries.
+
+    X = prox_{λg/ρ}(U − W); U = prox_{(f + ξr)/ρ}(X + W); W⁺ = W + X − U. The
+    certificate is ‖X − U‖ and ρ‖U − U₋‖ together, 0 at an optimum.
+
+    Parameters
+    ----------
+    rho : float
+        Weight of the constraint.
+    accuracy : float
+        Backward error allowed to each SVD, relative to the last ‖X − U‖ and change.
+    """
+
+    rho: float = 1.0
+    accuracy: float = 1e-3
+    name: ClassVar[str] = "admm"
+    objective_name: ClassVar[ObjectiveName] = "P"
+    card: ClassVar[Card] = Card(
+        title="ADMM",
+        minimises="(P)",
+        spectral=("nuclear",),
+        discrete=True,
+        convex=True,
+        cost="3 passes over a dense table: mn·k, 4mn numbers stored",
+        paper="Boyd, Parikh, Chu, Peleato, Eckstein, Foundations and Trends in ML 2011",
+    )
+
+    def __post_init__(self) -> None:
+        check_positive("rho", self.rho)
+
+    def init(self, problem: Problem, x0: LowRank, context: Context) -> ADMMState:
+        """U = x0, W = 0."""
+        x = x0.orthonormalised() if x0.rank else x0
+        U = x.to_dense()
+        observed = problem.at_observed(x)
+        return ADMMState(x, observed, 0, np.inf, np.inf, U, np.inf, x.V if x.rank else None, np.zeros_like(U))
+
+    def step(self, problem: Problem, state: ADMMState, context: Context) -> ADMMState:
+        """X, then U, then the multiplier."""
+        seen = problem.observations.rows, problem.observations.cols
+        svd = self.shrunk(problem, state.dense - state.multiplier, 1 / self.rho, state, context)
+        X = svd.x.to_dense()
+        point = X + state.multiplier
+        U = problem.prox_dense(point, 1 / self.rho)
+        U[seen] = (problem.targets + self.rho * point[seen]) / (1 + self.rho)
+        gap, change = float(np.linalg.norm(X - U)), svd.x.distance(state.x)
+        moved_by = float(np.linalg.norm(U - state.dense))
+        return ADMMState(
+            svd.x,
+            problem.at_observed(svd.x),
+            state.iteration + 1,
+            change,
+            math.hypot(gap, self.rho * moved_by) + self.rho * svd.residual,
+            U,
+            max(gap, moved_by),
+            svd.subspace,
+            point - U,
+        )
