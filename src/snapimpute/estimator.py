@@ -18,7 +18,7 @@ from snapimpute.operators.threads import cut
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.plan import Plan, Strength, settle
 from snapimpute.problem import Problem
-from snapimpute.recipe import Center
+from snapimpute.recipe import Center, Weights
 from snapimpute.solvers import Result, Solver, solve
 from snapimpute.tables import BLOCK_CELLS, Index, Table, read_table
 from snapimpute.types import Array
@@ -43,10 +43,14 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         θ = √λ, the capped ℓ1 with θ = 2λ, the truncated nuclear norm with r = 3
         (the three largest singular values are free), MCP with γ = 3, SCAD with
         a = 3.7, or the rank itself. A penalty object brings its own λ.
-    discrete : {"l1", "l1-weighted", "l1-composed", "ridge"}, DiscretePenalty or None
-        What draws unobserved entries to the alphabet ("l1-weighted": the more to
-        frequent symbols; "ridge": a control that does not see the alphabet).
-        None leaves it out. A penalty object brings its own ξ.
+    discrete : {"l1", "l1-composed", "l0", "l0-fractional", "lp", "l2", "ridge"}, DiscretePenalty or None
+        What draws unobserved entries to the alphabet; "lp" with p = ½,
+        "l0-fractional" with α = d²/20, d the smallest distance of two symbols.
+        "ridge" is a control that does not see the alphabet, None leaves it out.
+        A penalty object brings its own ξ.
+    weights : {None, "frequency"} or list
+        Of the symbols in the discrete penalty: all alike, K times the observed
+        frequencies, or one number for each symbol in ascending order.
     lam, xi : float or "auto"
         Strengths of the two. "auto" chooses them on a fifth of the observed
         cells, held out for that, by the share of symbols predicted wrongly; then
@@ -133,6 +137,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         spectral: str | SpectralPenalty = "nuclear",
         discrete: str | DiscretePenalty | None = "l1",
+        weights: Weights = None,
         lam: Strength = "auto",
         xi: Strength = "auto",
         solver: str | Solver[Any] = "auto",
@@ -145,6 +150,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.alphabet = alphabet
         self.spectral = spectral
         self.discrete = discrete
+        self.weights = weights
         self.lam = lam
         self.xi = xi
         self.solver = solver
@@ -189,6 +195,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             alphabet,
             spectral=self.spectral,
             discrete=self.discrete,
+            weights=self.weights,
             lam=self.lam,
             xi=self.xi,
             center=self.center,

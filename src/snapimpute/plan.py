@@ -10,7 +10,7 @@ from typing import Any, Literal
 from snapimpute.alphabet import Alphabet
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.recipe import Center, Recipe
+from snapimpute.recipe import Center, Recipe, Weights
 from snapimpute.solvers import Solver, named
 from snapimpute.tuning import Choice, choose, lam_grid
 
@@ -39,6 +39,7 @@ def settle(
     *,
     spectral: str | SpectralPenalty = "nuclear",
     discrete: str | DiscretePenalty | None = "l1",
+    weights: Weights = None,
     lam: Strength = "auto",
     xi: Strength = "auto",
     center: Center | Literal["auto"] = "auto",
@@ -51,7 +52,7 @@ def settle(
     ----------
     observations : Observations
     alphabet : Alphabet
-    spectral, discrete, lam, xi, center, solver
+    spectral, discrete, weights, lam, xi, center, solver
         As in `SnapImputer`.
     **limits
         max_iter, tol, max_rank, random_state and progress, as in `choose`.
@@ -64,7 +65,7 @@ def settle(
     ('mean', 1.0, 0.0)
     """
     centers: tuple[Center, ...] = ("mean", "biases") if center == "auto" else (center,)
-    recipes = [Recipe(alphabet, spectral, discrete, one) for one in centers]
+    recipes = [Recipe(alphabet, spectral, discrete, one, weights) for one in centers]
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)

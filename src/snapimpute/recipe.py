@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.penalties import (
+    L0,
     L1,
+    L2,
     MCP,
     SCAD,
     CappedL1,
     ComposedL1,
     DiscretePenalty,
+    FractionalL0,
     LogSum,
+    Lp,
     Nuclear,
     Rank,
     Ridge,
@@ -27,7 +33,9 @@ from snapimpute.penalties import (
     TruncatedNuclear,
 )
 from snapimpute.problem import Problem
+from snapimpute.types import Array
 
+Weights = ArrayLike | Literal["frequency"] | None
 Center = Literal["mean", "biases"] | None
 
 SPECTRAL: dict[str, Callable[[float], SpectralPenalty]] = {
@@ -44,18 +52,45 @@ SPECTRAL: dict[str, Callable[[float], SpectralPenalty]] = {
 "mcp" with γ = 3, "scad" with a = 3.7.
 """
 
-DISCRETE: dict[str, Callable[[Alphabet, float, Observations], DiscretePenalty]] = {
-    "l1": lambda alphabet, xi, _: L1(alphabet, xi),
-    "l1-weighted": lambda alphabet, xi, obs: L1(
-        alphabet, xi, weights=len(alphabet) * alphabet.frequencies(obs.values)
+
+class Builder(NamedTuple):
+    """How ξ and the weights of the symbols make a discrete penalty.
+
+    ξ is measured in powers of the smallest distance d between symbols: that is
+    ``power``, the degree of ½ (u − x)² less that of the penalty.
+    """
+
+    build: Callable[[Alphabet, float, Array | None], DiscretePenalty]
+    power: float
+    weighted: bool = True
+
+
+FRACTIONAL_ALPHA = 0.05
+"""α of "l0-fractional" in units of d²: wells a quarter of a step wide."""
+
+DISCRETE: dict[str, Builder] = {
+    "l1": Builder(L1, 1.0),
+    "l1-composed": Builder(lambda alphabet, xi, _: ComposedL1(alphabet, xi), 1.0, weighted=False),
+    "l0": Builder(L0, 2.0),
+    "l0-fractional": Builder(
+        lambda alphabet, xi, weights: FractionalL0(
+            alphabet, xi, FRACTIONAL_ALPHA * smallest_gap(alphabet) ** 2, weights
+        ),
+        2.0,
     ),
-    "l1-composed": lambda alphabet, xi, _: ComposedL1(alphabet, xi),
-    "ridge": lambda _, xi, obs: Ridge(float(obs.values.mean()), xi),
+    "lp": Builder(lambda alphabet, xi, weights: Lp(alphabet, xi, 0.5, weights), 1.5),
+    "l2": Builder(L2, 1.0),
 }
-"""How ξ makes a discrete penalty; "l1-weighted" weighs symbols by how often they were observed."""
+"""Discrete penalties by name: "lp" with p = ½, "l0-fractional" with α = d²/20."""
 
 
-@dataclass(frozen=True)
+def smallest_gap(alphabet: Alphabet) -> float:
+    """d, the smallest distance between symbols; 1 where there is one symbol only."""
+    gaps = np.diff(alphabet.symbols)
+    return float(gaps.min()) if gaps.size else 1.0
+
+
+@dataclass(frozen=True, eq=False)
 class Recipe:
     """How to model a table, up to the strengths that are chosen on its data.
 
@@ -66,7 +101,10 @@ class Recipe:
         A name of `SPECTRAL` ("nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad" or "rank"), or a penalty
         that has its λ already.
     discrete : str, DiscretePenalty or None
-        A name of `DISCRETE`, a penalty that has its ξ already, or nothing.
+        A name of `DISCRETE`, "ridge" (the control that does not see the
+        alphabet), a penalty that has its ξ already, or nothing.
+    weights : {None, "frequency"} or array_like
+        One for each symbol: 1, K times the observed frequencies, or as given.
     center : {None, "mean", "biases"}
         What is subtracted before modelling; see `offsets`.
 
@@ -81,13 +119,23 @@ class Recipe:
     spectral: str | SpectralPenalty = "nuclear"
     discrete: str | DiscretePenalty | None = "l1"
     center: Center = None
+    weights: Weights = None
 
     def __post_init__(self) -> None:
         _check_name("spectral", self.spectral, SPECTRAL, SpectralPenalty)
         if self.discrete is not None:
-            _check_name("discrete", self.discrete, DISCRETE, DiscretePenalty)
+            _check_name("discrete", self.discrete, (*DISCRETE, "ridge"), DiscretePenalty)
         if self.center not in (None, "mean", "biases"):
             raise ValueError(f'center must be None, "mean" or "biases", got {self.center!r}')
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        if self.weights is None:
+            return
+        if isinstance(self.weights, str) and self.weights != "frequency":
+            raise ValueError(f'weights must be None, "frequency" or one number a symbol, got {self.weights!r}')
+        if not (isinstance(self.discrete, str) and self.discrete in DISCRETE and DISCRETE[self.discrete].weighted):
+            raise ValueError(f"discrete={self.discrete!r} takes no weights here, got weights={self.weights!r}")
 
     @property
     def lam_is_open(self) -> bool:
@@ -102,10 +150,31 @@ class Recipe:
     def problem(self, observations: Observations, lam: float, xi: float) -> Problem:
         """Build the problem; a strength that is not open is not used."""
         spectral = SPECTRAL[self.spectral](lam) if isinstance(self.spectral, str) else self.spectral
-        discrete = self.discrete
-        if isinstance(discrete, str):
-            discrete = DISCRETE[discrete](self.alphabet, xi, observations)
-        return Problem(observations, spectral, discrete, offsets(observations, self.center))
+        return Problem(observations, spectral, self._penalty(observations, xi), offsets(observations, self.center))
+
+    def _penalty(self, observations: Observations, xi: float) -> DiscretePenalty | None:
+        if not isinstance(self.discrete, str):
+            return self.discrete
+        if self.discrete == "ridge":
+            return Ridge(float(observations.values.mean()), xi)
+        return DISCRETE[self.discrete].build(self.alphabet, xi, self._symbol_weights(observations))
+
+    def _symbol_weights(self, observations: Observations) -> Array | None:
+        if self.weights is None:
+            return None
+        if isinstance(self.weights, str):
+            return len(self.alphabet) * self.alphabet.frequencies(observations.values)
+        return np.asarray(self.weights, dtype=np.float64)
+
+    def xi_unit(self, observations: Observations) -> float:
+        """The ξ that makes the penalty about as strong as the fit of one entry over the distance of two symbols."""
+        if not isinstance(self.discrete, str) or self.discrete == "ridge":
+            return 1.0
+        unit = smallest_gap(self.alphabet) ** DISCRETE[self.discrete].power
+        if self.discrete == "l2":  # a norm of N entries pulls each of them by ξ/√N
+            m, n = observations.shape
+            unit *= math.sqrt(max(m * n - len(observations), 1))
+        return float(unit)
 
 
 def offsets(observations: Observations, center: Center) -> LowRank | None:
@@ -122,7 +191,7 @@ def offsets(observations: Observations, center: Center) -> LowRank | None:
     return LowRank(left, np.ones(2), right)
 
 
-def _check_name(what: str, value: object, names: Mapping[str, object], kind: type) -> None:
+def _check_name(what: str, value: object, names: Iterable[str], kind: type) -> None:
     if isinstance(value, kind) or (isinstance(value, str) and value in names):
         return
     raise ValueError(f"{what} must be one of {', '.join(map(repr, names))} or a {kind.__name__}, got {value!r}")

@@ -18,8 +18,8 @@ from snapimpute.solvers import Result, Solver, solve
 from snapimpute.types import Array
 
 Metric = Literal["error", "rmse"]
-XI_STEPS = (0.0, 0.003, 0.01, 0.03, 0.1)
-"""ξ tried, in units of the smallest distance between symbols; 0 is the plain method."""
+XI_STEPS = (0.0, 0.001, 0.003, 0.01, 0.03)
+"""ξ tried, in units of `Recipe.xi_unit`; 0 is the plain method."""
 
 LAM_STEPS = 14
 LAM_RATIO = 0.65
@@ -109,7 +109,7 @@ def choose(
     _check_metric(metric)
     kept, held = observations.split(share, random_state=random_state)
     lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, recipe)), reverse=True)
-    xis = _grid("xi", xi, lambda: _xi_grid(recipe))
+    xis = _grid("xi", xi, lambda: xi_grid(kept, recipe))
     fit = _Fit(kept, recipe, solver, max_iter, tol, max_rank, random_state)
     tried: list[Candidate] = []
     for one in xis:
@@ -204,9 +204,9 @@ def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], li
     return [float(one) for one in np.atleast_1d(given)]
 
 
-def _xi_grid(recipe: Recipe) -> list[float]:
+def xi_grid(observations: Observations, recipe: Recipe) -> list[float]:
+    """ξ to try, 0 first; only that if the penalty brings its own."""
     if not recipe.xi_is_open:
         return [0.0]
-    gaps = np.diff(recipe.alphabet.symbols)
-    unit = float(gaps.min()) if gaps.size and recipe.discrete != "ridge" else 1.0
+    unit = recipe.xi_unit(observations)
     return [unit * step for step in XI_STEPS]

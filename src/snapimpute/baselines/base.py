@@ -84,7 +84,8 @@ def tuned(
     """Choose λ by the symbols it gives observed entries that were held out, then fit to all of them.
 
     A path is walked from the largest λ down, each fit starting from the one
-    before, until the score has not improved for a while.
+    before, until the score has not improved for a while. Its fits are rough
+    (``tol=1e-3``) unless a ``tol`` is given.
 
     Parameters
     ----------
@@ -118,23 +119,26 @@ def tuned(
         grid = (model.largest_lam(kept, alphabet) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)).tolist()
     else:
         grid = sorted((float(lam) for lam in lams), reverse=True)
-    if not grid:
-        raise ValueError("lams must hold at least one number, or be None")
+    rough: dict[str, Any] = {"tol": 1e-3, **options, "random_state": random_state}
     tried: list[tuple[float, float]] = []
-    best, since, x0, start = np.inf, 0, None, None
+    best: M | None = None
+    last: M | None = None
     for lam in grid:
-        fitted = model.fit(kept, alphabet, lam=lam, x0=x0, random_state=random_state, **options)
-        score = float(np.mean(fitted.symbols(held.rows, held.cols) != held.values))
+        last = model.fit(kept, alphabet, lam=lam, x0=None if last is None else last.result.x, **rough)
+        score = float(np.mean(last.symbols(held.rows, held.cols) != held.values))
+        best = last if all(score < s for _, s in tried) else best
         tried.append((lam, score))
-        x0 = fitted.result.x
-        since = 0 if score < best else since + 1
-        if score < best:
-            best, start = score, x0
-        if since >= PATIENCE:
+        if _settled([s for _, s in tried]):
             break
-    lam = min(tried, key=lambda pair: pair[1])[0]
-    chosen = model.fit(observations, alphabet, lam=lam, x0=start, random_state=random_state, **options)
-    return Tuned(chosen, tuple(tried))
+    if best is None:
+        raise ValueError("lams must hold at least one number, or be None")
+    final = model.fit(observations, alphabet, lam=best.lam, x0=best.result.x, random_state=random_state, **options)
+    return Tuned(final, tuple(tried))
+
+
+def _settled(scores: list[float]) -> bool:
+    """Whether the best score is so many steps back that a better one is not to be expected."""
+    return len(scores) - 1 - scores.index(min(scores)) >= PATIENCE
 
 
 def checked(observations: Observations, alphabet: AlphabetLike, lam: float) -> tuple[Observations, Alphabet]:
@@ -142,6 +146,13 @@ def checked(observations: Observations, alphabet: AlphabetLike, lam: float) -> t
     check_positive("lam", lam)
     symbols = Alphabet.of(alphabet)
     return observations.on_alphabet(symbols), symbols
+
+
+def completed(result: Result) -> Result:
+    """The result, unless the run was interrupted: then the fit is too."""
+    if result.status.code == "interrupted":
+        raise KeyboardInterrupt(result.status.message)
+    return result
 
 
 def spectral_norm(observations: Observations, values: Array) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.baselines.base import DiscreteModel, checked, spectral_norm
+from snapimpute.baselines.base import DiscreteModel, checked, completed, spectral_norm
 from snapimpute.baselines.simple import check_cells
 from snapimpute.losses import Multinomial
 from snapimpute.observations import Observations
@@ -40,10 +40,12 @@ class MultinomialCompletion(DiscreteModel):
     -----
     After Lafond, Klopp, Moulines, Salmon, NeurIPS 2014. The sum of the nuclear
     norms is that of the block-diagonal matrix, observed inside its blocks only;
-    so it is one problem for the proximal solvers, and the iterates are
-    block-diagonal up to the error of the partial SVD. The authors bound the
-    entries besides; that bound is left out. Nothing m×n is stored. There is no
-    intercept: where nothing is known, all symbols are equally likely.
+    so it is one problem for the proximal solvers. The iterates are
+    block-diagonal up to the error of the partial SVD; what that leaves outside
+    the blocks is not read, and without it the objective is no larger. The
+    authors bound the entries besides; that bound is left out. Nothing m×n is
+    stored. There is no intercept: where nothing is known, all symbols are
+    equally likely.
 
     Examples
     --------
@@ -96,7 +98,7 @@ class MultinomialCompletion(DiscreteModel):
             max_rank=max_rank,
             random_state=random_state,
         )
-        return cls(symbols, lam, data.shape, result)
+        return cls(symbols, lam, data.shape, completed(result))
 
     @classmethod
     def largest_lam(cls, observations: Observations, alphabet: AlphabetLike) -> float:
@@ -140,7 +142,8 @@ class MultinomialCompletion(DiscreteModel):
     def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """The most likely symbol at the given cells; a tie goes to the larger one."""
         backwards = self.proba(rows, cols)[:, ::-1]
-        return self.alphabet.symbols[::-1][np.argmax(backwards, axis=1)]
+        likeliest: Array = self.alphabet.symbols[::-1][np.argmax(backwards, axis=1)]
+        return likeliest
 
 
 @dataclass(frozen=True, eq=False)

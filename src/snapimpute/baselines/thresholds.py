@@ -1,4 +1,4 @@
-"""Thresholds between the symbols, learnt together with a matrix of bounded rank: how far apart symbols lie is open."""
+"""Thresholds between the symbols, learnt with a matrix of bounded rank: how far apart symbols lie is left open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.baselines.base import DiscreteModel, checked, spectral_norm
+from snapimpute.baselines.base import DiscreteModel, checked, completed, spectral_norm
 from snapimpute.baselines.simple import check_cells
 from snapimpute.losses import Thresholds
 from snapimpute.observations import Observations
@@ -106,7 +106,7 @@ class ThresholdCompletion(DiscreteModel):
             max_rank=rank,
             random_state=random_state,
         )
-        return cls(symbols, lam, occurring, result.extras["thresholds"], result)
+        return cls(symbols, lam, occurring, completed(result).extras["thresholds"], result)
 
     @classmethod
     def largest_lam(cls, observations: Observations, alphabet: AlphabetLike) -> float:

@@ -16,19 +16,20 @@ from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases, Mode
 from snapimpute.observations import Observations
-from snapimpute.recipe import Center, Recipe
+from snapimpute.recipe import Center, Recipe, Weights
 from snapimpute.solvers import Result, solve
-from snapimpute.tuning import XI_STEPS, choose
+from snapimpute.tuning import choose, xi_grid
 from snapimpute.types import Array
 
 
 @dataclass(frozen=True)
 class Method:
-    """A completion method up to λ and ξ; ``discrete`` and ``center`` as in `Recipe`."""
+    """A completion method up to λ and ξ; ``discrete``, ``center`` and ``weights`` as in `Recipe`."""
 
     label: str
     discrete: str | None = None
     center: Center = None
+    weights: Weights = None
 
     @property
     def discrete_aware(self) -> bool:
@@ -48,9 +49,11 @@ METHODS = (
     Method("Soft-Impute, bias-centred", center="biases"),
     Method("ridge to the mean", discrete="ridge"),
     Method("L1", discrete="l1"),
-    Method("weighted L1", discrete="l1-weighted"),
+    Method("weighted L1", discrete="l1", weights="frequency"),
     Method("L1, mean-centred", discrete="l1", center="mean"),
-    Method("weighted L1, mean-centred", discrete="l1-weighted", center="mean"),
+    Method("weighted L1, mean-centred", discrete="l1", center="mean", weights="frequency"),
+    Method("L0, mean-centred", discrete="l0", center="mean"),
+    Method("fractional L0, mean-centred", discrete="l0-fractional", center="mean"),
 )
 
 
@@ -135,9 +138,8 @@ def remark(alphabet: Alphabet) -> str:
 
 
 def _run(method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, random_state: int) -> Outcome:
-    recipe = Recipe(alphabet, discrete=method.discrete, center=method.center)
-    unit = float(np.diff(alphabet.symbols).min()) if len(alphabet) > 1 else 1.0
-    xis = [unit * step for step in XI_STEPS if step > 0] if method.discrete else [0.0]
+    recipe = Recipe(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
+    xis = [xi for xi in xi_grid(known, recipe) if xi > 0 or not method.discrete]
     choice = choose(known, recipe, xi=xis, random_state=random_state)
     problem = recipe.problem(known, choice.lam, choice.xi)
     result = solve(problem, max_iter=300, tol=1e-4, random_state=random_state)

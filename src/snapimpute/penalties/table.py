@@ -126,7 +126,7 @@ def _meeting(
             left = y
         else:
             right = y
-    return right
+    return float(right)
 
 
 # ---------------------------------------------------------------- many values
