@@ -1,6 +1,6 @@
 """What several test modules share: one list of penalties, one of toy problems, data that may or may not be there.
 
-A test with an argument ``spectral``, ``discrete`` or ``toy`` runs for each member of that list; with
+A test with an argument ``spectral``, ``discrete``, ``nonconvex`` or ``toy`` runs for each member of that list; with
 several of them, for the cross product.
 """
 
@@ -17,13 +17,16 @@ import pytest
 from hypothesis import settings
 
 from snapimpute import (
+    L0,
     L1,
     MCP,
     SCAD,
     CappedL1,
     ComposedL1,
+    FractionalL0,
     LogSum,
     LowRank,
+    Lp,
     Nuclear,
     Observations,
     Rank,
@@ -31,7 +34,7 @@ from snapimpute import (
     TruncatedNuclear,
 )
 from snapimpute.datasets import Dataset, DatasetUnavailable, movielens_100k
-from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.penalties import CellPenalty, DiscretePenalty, SpectralPenalty
 
 # Compilation and busy machines make single examples slow; a time limit for each test is in pyproject.toml.
 settings.register_profile("snapimpute", deadline=None)
@@ -60,6 +63,23 @@ DISCRETE = [
     L1([0.1 * k * k - 5 for k in range(20)], xi=0.07),
     ComposedL1("1:5", xi=0.05),
     Ridge(center=2.0, xi=0.3),
+]
+
+NONCONVEX = [
+    L0("1:5", xi=0.05),
+    L0("1:5", xi=0.8, weights=[0.3, 0.0, 2.5, 1.0, 1.2]),
+    L0([2.5], xi=0.4),
+    L0([0.1 * k * k - 5 for k in range(20)], xi=0.07),
+    FractionalL0("1:5", xi=0.05, alpha=0.5),  # ξ < 2α: the prox is continuous while the step is small
+    FractionalL0("1:5", xi=0.3, alpha=0.01),  # the prox jumps
+    FractionalL0([-3.0, 0.25, 0.5, 7.0], xi=0.8, alpha=0.1, weights=[1.5, 0.0, 0.7, 2.0]),
+    FractionalL0("-1,1", xi=2.0, alpha=30.0),  # one wide well
+    FractionalL0([-40.0, 2.5, 40.0], xi=0.001, alpha=0.002),  # wells much narrower than the gaps
+    Lp("1:5", xi=0.05, p=0.5),
+    Lp("1:5", xi=0.4, p=0.5, weights=[0.3, 0.0, 2.5, 1.0, 1.2]),
+    Lp([-3.0, 0.25, 0.5, 7.0], xi=0.3, p=0.1),
+    Lp("-1,1", xi=0.2, p=0.9, weights=[0.5, 2.0]),
+    Lp([2.5], xi=0.4, p=0.5),
 ]
 
 
@@ -112,6 +132,12 @@ def spectral_list() -> list[SpectralPenalty]:
 @pytest.fixture(scope="session", params=DISCRETE, ids=repr)
 def discrete(request: pytest.FixtureRequest) -> DiscretePenalty:
     """Each discrete penalty of the list, the ridge control included."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=NONCONVEX, ids=repr)
+def nonconvex(request: pytest.FixtureRequest) -> CellPenalty:
+    """Each penalty of single entries that is not convex."""
     return request.param
 
 

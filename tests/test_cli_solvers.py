@@ -87,7 +87,8 @@ def test_the_table_tells_what_a_solver_treats():
         "nuclear",
         "rank",
     )
-    assert (rows["apg"]["aware"], rows["apgl"]["aware"], rows["svt"]["aware"]) == ("yes", "convexones", "no")
+    assert (rows["apg"]["aware"], rows["admm"]["aware"], rows["svt"]["aware"]) == ("yes", "convexones", "no")
+    assert {name for name, row in rows.items() if row["aware"] == "convexones"} == {"davis-yin", "admm"}
 
 
 @pytest.mark.parametrize("columns", [80, 200])

@@ -27,7 +27,7 @@ import snapimpute as si
 from snapimpute import Alphabet, Observations, plan
 from snapimpute.estimator import _Symbols
 from snapimpute.operators import LowRank
-from snapimpute.recipe import SPECTRAL, Recipe, offsets
+from snapimpute.recipe import DISCRETE, SPECTRAL, Recipe, offsets
 from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, SoftImpute
 from snapimpute.tables import SparseTable, read_table
 from snapimpute.tuning import choose
@@ -80,15 +80,19 @@ LAMS = {"nuclear": 0.5, "lsp": 9.0, "capped-l1": 6.0, "tnn": 0.5, "mcp": 6.0, "s
 
 
 @pytest.mark.parametrize("spectral", SPECTRAL)
-@pytest.mark.parametrize("discrete", ["l1", "l1-weighted", "l1-composed", "ridge", None])
+@pytest.mark.parametrize("discrete", [*DISCRETE, "ridge", None])
 @pytest.mark.parametrize("center", [None, "mean", "biases"])
 def test_every_combination_of_names_fits(blocks, X, spectral, discrete, center):
-    """Every pair of penalties and every centre gives a table of symbols that is mostly right."""
+    """Every pair of penalties and every centre gives a table of symbols that is mostly right.
+
+    But for two that jump, at strengths that were set for one: they may stop at the first stationary point.
+    """
     lam, xi = LAMS[spectral], "auto" if discrete is None else 0.01
     imputer = si.SnapImputer("1:5", spectral=spectral, discrete=discrete, center=center, lam=lam, xi=xi, tol=1e-3)
     out = imputer.fit_transform(X)
     check_filled(X, out, imputer.alphabet_)
-    assert np.mean(out == blocks.to_dense()) > 0.9
+    both_jump = spectral in ("rank", "capped-l1") and discrete in ("l0", "l0-fractional", "lp")
+    assert np.mean(out == blocks.to_dense()) > (0.6 if both_jump else 0.9)
     assert (imputer.center_, imputer.lam_, imputer.xi_) == (center, lam, 0.0 if discrete is None else 0.01)
 
 
@@ -409,6 +413,7 @@ def test_every_solver_fills_a_table(blocks, X, name):
     else:
         truth = blocks.to_dense()
     strengths = {"lam": "auto" if name in NO_LAM else 0.8, "xi": "auto" if name in NO_XI else 0.02}
+    strengths["discrete"] = "l0-fractional" if name == "mm" else "l1"
     imputer = si.SnapImputer(
         "1:5", spectral=treated_by(name), solver=name, center="mean", max_rank=3, max_iter=500, tol=1e-3, **strengths
     )
@@ -513,7 +518,7 @@ def test_the_solver_given_is_the_one_that_tunes(monkeypatch, X, spectral):
             {"solver": "altmin"},
             r"AltMin treats only the spectral penalty rank, not Nuclear\(lam=1\.0\)\. Solvers that fit",
         ),
-        ({"solver": "apgl", "spectral": "mcp"}, r"APGL treats .*not MCP.*: soft-impute, apg, nmapg, niapg, fancl$"),
+        ({"solver": "apgl", "spectral": "mcp"}, r"APGL treats .*not MCP.*: soft-impute, apg, nmapg, niapg, fancl, penalty-decomposition$"),
         ({"solver": "gradient"}, "solver must be \"auto\" or one of soft-impute, apg.*, got 'gradient'"),
         ({"solver": "APG"}, "got 'APG'"),
     ],

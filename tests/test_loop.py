@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import snapimpute as si
-from snapimpute.penalties import DiscretePenalty
+from snapimpute.penalties import CellPenalty
 from snapimpute.problem import Terms
 from snapimpute.solvers import APG, SOLVERS, SVT, Info, Result, SoftImpute, Solver, Status
 from snapimpute.solvers.base import Card, Context, State
@@ -180,7 +180,7 @@ def test_iterate_that_is_not_finite(bad, every):
     assert result.x.s == pytest.approx(constant(3.0).s)
 
 
-class Faulty(DiscretePenalty):
+class Faulty(CellPenalty):
     """A penalty whose prox, value and envelope multiply every entry by given factors."""
 
     name = "faulty"
@@ -189,11 +189,21 @@ class Faulty(DiscretePenalty):
     least = 0.0
 
     def __init__(self, prox: float, value: float = 1.0) -> None:
-        self.factors = {"prox": prox, "value": value, "envelope": value}
+        self.factors = prox, value
 
-    def compiled(self, kind: Any, step: float = 1.0) -> Any:
+    def compiled_prox(self, step: float) -> Any:
+        return self._scaling(self.factors[0])
+
+    def compiled_value(self, step: float) -> Any:
+        return self._scaling(self.factors[1])
+
+    def compiled_envelope(self, step: float) -> Any:
+        return self._scaling(self.factors[1])
+
+    @staticmethod
+    def _scaling(factor: float) -> Any:
         def scale(x: np.ndarray) -> None:
-            x *= self.factors[kind]
+            x *= factor
 
         return scale
 

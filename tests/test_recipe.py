@@ -11,7 +11,6 @@ from snapimpute import (
     SCAD,
     Alphabet,
     CappedL1,
-    ComposedL1,
     LogSum,
     Nuclear,
     Observations,
@@ -25,6 +24,7 @@ from snapimpute.estimator import SnapImputer
 from snapimpute.recipe import DISCRETE, SPECTRAL, Recipe, offsets
 
 ALPHABET = Alphabet.of("1:5")
+NAMES = [*DISCRETE, "ridge"]
 CENTERS = (None, "mean", "biases")
 
 
@@ -67,7 +67,7 @@ def test_offsets_see_the_given_observations_only(observations):
 
 # -------------------------------------------------------------------- names
 @pytest.mark.parametrize("center", CENTERS)
-@pytest.mark.parametrize("discrete", [*DISCRETE, None])
+@pytest.mark.parametrize("discrete", [*NAMES, None])
 @pytest.mark.parametrize("spectral", SPECTRAL)
 def test_every_name_builds_a_problem_with_its_strengths(observations, spectral, discrete, center):
     """Every combination of names gives a problem that holds λ and ξ as given."""
@@ -85,18 +85,54 @@ def test_every_name_builds_a_problem_with_its_strengths(observations, spectral, 
 
 def test_names_mean_their_penalties(observations):
     """Each discrete name builds its class, with the parameters that come from the data."""
-    built = {name: Recipe(ALPHABET, discrete=name).problem(observations, 1.0, 0.1).discrete for name in DISCRETE}
-    assert {name: type(p) for name, p in built.items()} == {
-        "l1": L1,
-        "l1-weighted": L1,
-        "l1-composed": ComposedL1,
-        "ridge": Ridge,
-    }
-    np.testing.assert_array_equal(built["l1"].weights, np.ones(5))
-    np.testing.assert_allclose(built["l1-weighted"].weights, 5 * ALPHABET.frequencies(observations.values))
+    built = {name: Recipe(ALPHABET, discrete=name).problem(observations, 1.0, 0.1).discrete for name in NAMES}
+    assert {name: type(p) for name, p in built.items()} == penalties.DISCRETE | {"ridge": Ridge}
     assert built["ridge"].center == pytest.approx(observations.values.mean())
-    for name in ("l1", "l1-weighted", "l1-composed"):
+    for name in DISCRETE:
         assert built[name].alphabet == ALPHABET
+        assert name == "l1-composed" or built[name].weights.tolist() == [1, 1, 1, 1, 1]
+    assert (built["lp"].p, built["l0-fractional"].alpha) == (0.5, 0.05)
+    halves = Alphabet.of("0,0.5,3")
+    coded = observations.with_values(halves.symbols[observations.values.astype(int) % 3])
+    assert Recipe(halves, discrete="l0-fractional").problem(coded, 1.0, 0.1).discrete.alpha == 0.05 * 0.25
+
+
+@pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l1-composed"])
+def test_weights_of_symbols(observations, name):
+    """Weights are K times the observed frequencies, or those given, of every penalty that takes them."""
+    frequent = Recipe(ALPHABET, discrete=name, weights="frequency").problem(observations, 1.0, 0.1).discrete
+    np.testing.assert_allclose(frequent.weights, 5 * ALPHABET.frequencies(observations.values))
+    given = Recipe(ALPHABET, discrete=name, weights=[1, 0, 2, 0.5, 1]).problem(observations, 1.0, 0.1).discrete
+    np.testing.assert_array_equal(given.weights, [1, 0, 2, 0.5, 1])
+
+
+@pytest.mark.parametrize("discrete", ["l1-composed", "ridge", None, L1("1:5", 0.1)])
+def test_weights_without_a_penalty_to_take_them_are_refused(discrete):
+    """The error names the penalty and the weights."""
+    with pytest.raises(ValueError, match="takes no weights here, got weights='frequency'"):
+        Recipe(ALPHABET, discrete=discrete, weights="frequency")
+
+
+def test_wrong_weights_are_refused():
+    """A name other than "frequency" is an error at once."""
+    with pytest.raises(ValueError, match="weights must be None"):
+        Recipe(ALPHABET, weights="uniform")
+
+
+@pytest.mark.parametrize(
+    ("discrete", "unit"),
+    [("l1", 0.5), ("l1-composed", 0.5), ("l0", 0.25), ("l0-fractional", 0.25), ("lp", 0.5**1.5), ("ridge", 1.0)],
+)
+def test_the_unit_of_xi(observations, discrete, unit):
+    """ξ is measured such that the penalty scales with the symbols as the fit does."""
+    assert Recipe(Alphabet.of("0,0.5,3"), discrete=discrete).xi_unit(observations) == pytest.approx(unit)
+
+
+def test_the_unit_of_xi_of_a_norm(observations):
+    """A norm of N unobserved entries pulls each of them by ξ/√N, so the unit has the factor √N."""
+    m, n = observations.shape
+    hidden = m * n - len(observations)
+    assert Recipe(Alphabet.of("0,0.5,3"), discrete="l2").xi_unit(observations) == pytest.approx(0.5 * hidden**0.5)
 
 
 def test_every_spectral_penalty_has_its_name():
@@ -110,6 +146,7 @@ def test_every_spectral_name_is_documented():
     """The descriptions of the parameter name every choice."""
     for text in (Recipe.__doc__, SnapImputer.__doc__):
         assert [name for name in SPECTRAL if f'"{name}"' not in text] == []
+    assert [name for name in NAMES if f'"{name}"' not in SnapImputer.__doc__] == []
 
 
 @pytest.mark.parametrize("lam", [0.3, 400.0])
@@ -161,8 +198,8 @@ def test_penalty_objects_keep_their_own_strengths(observations):
         ({"spectral": "nuclear norm"}, SPECTRAL),
         ({"spectral": None}, SPECTRAL),
         ({"spectral": L1("1:5", 0.1)}, SPECTRAL),
-        ({"discrete": "L1"}, DISCRETE),
-        ({"discrete": Nuclear(1.0)}, DISCRETE),
+        ({"discrete": "L1"}, NAMES),
+        ({"discrete": Nuclear(1.0)}, NAMES),
         ({"center": "median"}, {"mean": 0, "biases": 0}),
         ({"center": "auto"}, {"mean": 0, "biases": 0}),
     ],

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import snapimpute as si
-from snapimpute.penalties import SPECTRAL, DiscretePenalty
-from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, Card, SoftImpute, Solver, fitting, pick
+from snapimpute.losses import Loss, Multinomial
+from snapimpute.penalties import DISCRETE, SPECTRAL
+from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, Card, FaNCL, SoftImpute, Solver, fitting, pick
 from snapimpute.solvers.base import Context
+from snapimpute.solvers.proximal import Proximal
 
 SPECTRAL_PENALTIES = {
     "nuclear": si.Nuclear(1.5),
@@ -29,27 +31,26 @@ DISCRETE_PENALTIES = [
     si.L1("1:5", xi=0.0),
     si.L1("1:5", xi=0.1, weights=[1, 2, 1, 0.5, 1]),
     si.ComposedL1("1:5", xi=0.1),
+    si.L0("1:5", xi=0.1),
+    si.FractionalL0("1:5", xi=0.1, alpha=0.1),
+    si.FractionalL0("1:5", xi=0.0, alpha=0.1),
+    si.Lp("1:5", xi=0.1, p=0.5),
+    si.L2("1:5", xi=0.1),
+    si.ByColumn([si.L1("1:5", xi=0.1), None], [0, 0, 1, 0, 0, 1, 0]),
+    si.ByColumn([si.L1("1:5", xi=0.1), si.L0("1:5", xi=0.1)], [0, 0, 1, 0, 0, 1, 0]),
     si.Ridge(3.0, xi=0.1),
 ]
 OBSERVATIONS = si.datasets.low_rank_alphabet((9, 7), 2, observed=0.7).observations
+PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, Proximal) and name != "penalty-decomposition"]
 every_solver = pytest.mark.parametrize("name", SOLVERS)
 every_spectral = pytest.mark.parametrize("penalty", SPECTRAL_PENALTIES.values(), ids=repr)
 every_discrete = pytest.mark.parametrize("discrete", DISCRETE_PENALTIES, ids=repr)
 
 
-class Bumpy(DiscretePenalty):
-    """A discrete penalty that says it is not convex."""
-
-    name = "bumpy"
-    convex = False
-    xi = 0.1
-    least = 0.0
-
-    def __repr__(self) -> str:
-        return "Bumpy()"
-
-    def compiled(self, kind: Any, step: float = 1.0) -> Any:
-        return si.L1("1:5", xi=0.1).compiled(kind, step)
+def suited(name: str) -> si.Problem:
+    """A problem that the solver of that name treats."""
+    penalty = next(p for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].card.spectral)
+    return si.Problem(OBSERVATIONS, penalty, si.FractionalL0("1:5", xi=0.1, alpha=0.1) if name == "mm" else None)
 
 
 def never(*args: Any, **kwargs: Any) -> Any:
@@ -60,6 +61,12 @@ def never(*args: Any, **kwargs: Any) -> Any:
 def test_every_spectral_penalty_is_tried():
     """The list that these tests run over has every spectral penalty under its name."""
     assert {name: type(p) for name, p in SPECTRAL_PENALTIES.items()} == SPECTRAL
+
+
+def test_every_discrete_penalty_is_tried():
+    """The list of discrete penalties has every one, none, the control, and tables with several."""
+    tried = {type(p) for p in DISCRETE_PENALTIES}
+    assert tried == {*DISCRETE.values(), si.Ridge, si.ByColumn, type(None)}
 
 
 def test_every_solver_is_listed():
@@ -96,9 +103,7 @@ def test_titles_and_names_are_unique():
 @every_solver
 def test_solver_is_found_by_its_name(name):
     """A name gives that solver with its defaults; an instance is taken as it is; both were "given"."""
-    problem = next(
-        si.Problem(OBSERVATIONS, p) for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].card.spectral
-    )
+    problem = suited(name)
     by_name = pick(problem, name)
     assert type(by_name.solver) is SOLVERS[name]
     assert by_name.solver == SOLVERS[name]()
@@ -107,14 +112,24 @@ def test_solver_is_found_by_its_name(name):
 
 
 # ---------------------------------------------------------------- the cross product
-@pytest.mark.parametrize("discrete", [None, si.L1("1:5", xi=0.1), si.L1("1:5", xi=0.0)], ids=repr)
+def fits_by_card(name: str, problem: si.Problem) -> bool:
+    """What the card says, and that MM is for one penalty only."""
+    card, discrete = SOLVERS[name].card, problem.discrete
+    if problem.spectral.name not in card.spectral or (problem.is_discrete and not card.discrete):
+        return False
+    if name == "mm":
+        return isinstance(discrete, si.FractionalL0) and problem.is_discrete
+    return not (card.convex and problem.is_discrete and not discrete.convex)
+
+
+@every_discrete
 @every_spectral
 @every_solver
 def test_pair_runs_or_is_refused_at_once(name, penalty, discrete, monkeypatch):
     """Each solver with each penalty runs, or is refused before any work with words that help."""
     problem = si.Problem(OBSERVATIONS, penalty, discrete)
     kind = SOLVERS[name]
-    fits = penalty.name in kind.card.spectral and (kind.card.discrete or not problem.is_discrete)
+    fits = fits_by_card(name, problem)
     assert (name in fitting(problem)) == fits
     if fits:
         if name == "sdp":
@@ -131,7 +146,7 @@ def test_pair_runs_or_is_refused_at_once(name, penalty, discrete, monkeypatch):
         si.solve(problem, kind())
     message = str(by_name.value)
     assert message == str(by_instance.value)
-    wrong = repr(penalty) if penalty.name not in kind.card.spectral else repr(discrete)
+    wrong = repr(discrete) if name == "mm" or penalty.name in kind.card.spectral else repr(penalty)
     assert wrong in message
     _, advice = message.split("Solvers that fit this problem: ")
     assert advice.split(", ") == fitting(problem)
@@ -154,15 +169,38 @@ def test_solvers_that_fit_are_accepted_and_no_other(penalty, discrete):
     assert taken
 
 
-def test_solvers_that_need_convexity_refuse_a_discrete_term_without():
+@pytest.mark.parametrize("discrete", [p for p in DISCRETE_PENALTIES if p and p.xi and not p.convex], ids=repr)
+def test_solvers_that_need_convexity_refuse_a_discrete_term_without(discrete):
     """A discrete penalty that is not convex is refused by name where convexity is needed, and only there."""
-    problem = si.Problem(OBSERVATIONS, si.Nuclear(1.5), Bumpy())
-    for name, kind in SOLVERS.items():
-        if kind.card.discrete and not kind.card.convex:
-            assert name in fitting(problem)
-        elif kind.card.discrete:
-            with pytest.raises(ValueError, match=re.escape("needs every term to be convex, and Bumpy() is not")):
-                pick(problem, name)
+    problem = si.Problem(OBSERVATIONS, si.Nuclear(1.5), discrete)
+    needing = [name for name, kind in SOLVERS.items() if kind.card.discrete and kind.card.convex]
+    assert needing == ["davis-yin", "admm"]
+    for name in needing:
+        message = re.escape(f"needs every term to be convex, and {discrete!r} is not. Solvers that fit")
+        with pytest.raises(ValueError, match=message):
+            pick(problem, name)
+    for name in ("soft-impute", "apg", "apgl", "fpc", "fpca", "ais-impute", "fancl", "penalty-decomposition"):
+        assert name in fitting(problem)
+
+
+@every_solver
+def test_another_loss_is_refused_where_it_is_not_treated(name):
+    """Only the proximal solvers and Davis–Yin take a loss that is not least squares; the others name it and them."""
+    loss: Loss = Multinomial(2)
+    binary = si.Observations.from_coo(OBSERVATIONS.rows, OBSERVATIONS.cols, 1.0 * (OBSERVATIONS.values > 3), (9, 7))
+    problem = replace(suited(name), observations=binary, loss=loss)
+    takes = {*PROXIMAL, "penalty-decomposition", "davis-yin"}
+    assert SOLVERS[name].any_loss == (name in takes)
+    assert (name in fitting(problem)) == (name in takes)
+    if name in takes:
+        result = si.solve(problem, name, max_iter=3, tol=0)
+        assert np.isfinite(result.objective)
+    else:
+        with pytest.raises(
+            ValueError, match=re.escape(f"treats only the least-squares fit, not {loss!r}")
+        ) as refusal:
+            pick(problem, name)
+        assert "soft-impute" in str(refusal.value)
 
 
 def test_strength_zero_is_no_discrete_term():
@@ -176,7 +214,7 @@ def test_refusal_by_hand():
     problem = si.Problem(OBSERVATIONS, si.Rank(1.3), si.L1("1:5", xi=0.1))
     expected = (
         "SVT treats only the spectral penalty nuclear, not Rank(lam=1.3). "
-        "Solvers that fit this problem: soft-impute, apg, nmapg, niapg, fancl"
+        "Solvers that fit this problem: soft-impute, apg, nmapg, niapg, fancl, penalty-decomposition"
     )
     with pytest.raises(ValueError, match=re.escape(expected) + "$"):
         pick(problem, SVT())
@@ -245,22 +283,22 @@ def test_auto_looks_at_the_size_of_a_convex_problem(shape, solver):
 
 
 def test_auto_looks_at_convexity():
-    """A penalty that is not convex gets a solver that keeps to a bound; the reason names the penalty."""
-    for problem, culprit in (
-        (si.Problem(OBSERVATIONS, si.Rank(1.5), si.L1("1:5", xi=0.1)), "Rank(lam=1.5)"),
-        (si.Problem(OBSERVATIONS, si.Nuclear(1.5), Bumpy()), "Bumpy()"),
+    """A penalty that is not convex gets a solver that keeps to a bound, the discrete one first; it is named."""
+    for spectral, discrete, solver, culprit in (
+        (si.Rank(1.5), si.L1("1:5", xi=0.1), NIAPG(), "Rank(lam=1.5)"),
+        (si.Rank(1.5), si.L0("1:5", xi=0.0), NIAPG(), "Rank(lam=1.5)"),
+        (si.Nuclear(1.5), si.L0("1:5", xi=0.1), FaNCL(), "L0(Alphabet([1, 2, 3, 4, 5]), xi=0.1)"),
+        (si.Rank(1.5), si.L0("1:5", xi=0.1), FaNCL(), "L0(Alphabet([1, 2, 3, 4, 5]), xi=0.1)"),
     ):
-        chosen = pick(problem, "auto")
-        assert chosen.solver == NIAPG()
-        assert culprit in chosen.why
+        chosen = pick(si.Problem(OBSERVATIONS, spectral, discrete), "auto")
+        assert chosen.solver == solver
+        assert chosen.why.startswith(f"{culprit} is not convex: ")
 
 
 @every_solver
 def test_init_does_not_move(name):
     """The state before the first iteration has number 0 and nothing known of the change."""
-    problem = next(
-        si.Problem(OBSERVATIONS, p) for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].card.spectral
-    )
+    problem = suited(name)
     state = SOLVERS[name]().init(problem, si.LowRank.zeros(problem.shape), Context(max_rank=None, seed=0))
     assert state.iteration == 0
     assert state.change == np.inf

@@ -211,7 +211,8 @@ def test_the_lambda_grid_where_it_is_known():
 
 
 @pytest.mark.parametrize(
-    ("alphabet", "discrete", "unit"), [("1:5", "l1", 1.0), ("0,0.5,3", "l1", 0.5), ("0,0.5,3", "ridge", 1.0)]
+    ("alphabet", "discrete", "unit"),
+    [("1:5", "l1", 1.0), ("0,0.5,3", "l1", 0.5), ("0,0.5,3", "l0", 0.25), ("0,0.5,3", "ridge", 1.0)],
 )
 def test_the_xi_grid_has_zero_and_the_unit_of_the_smallest_gap(alphabet, discrete, unit):
     """ξ = 0 is always tried, and first; the others are in units of the gap between symbols."""

@@ -208,11 +208,10 @@ def best_thresholds(x: Array, codes: Array) -> Array:
     """
     counts = np.cumsum(np.bincount(codes.astype(np.intp)))[:-1]
     shifts = logit(counts / x.size)
-    low, high = float(x.min()), float(x.max())
-    if high - low <= 1e-12:
-        return np.asarray(shifts + low)
+    margin = 1e-9 * (1 + float(np.abs(x).max()))  # all x may be equal
+    low, high = float(x.min()) - margin, float(x.max()) + margin
     pairs = zip(counts.tolist(), shifts.tolist(), strict=True)
-    return np.array([_level(x, count, low + shift - 1e-9, high + shift + 1e-9) for count, shift in pairs])
+    return np.array([_level(x, count, low + shift, high + shift) for count, shift in pairs])
 
 
 def _level(x: Array, count: int, low: float, high: float) -> float:

@@ -6,6 +6,7 @@ import typer
 
 import snapimpute
 from snapimpute.cli.demo import demo
+from snapimpute.cli.reproduce import reproduce
 from snapimpute.cli.solvers import solvers
 
 app = typer.Typer(
@@ -33,3 +34,4 @@ def root(
 
 app.command()(demo)
 app.command()(solvers)
+app.add_typer(reproduce, name="reproduce")

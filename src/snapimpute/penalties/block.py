@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,9 +140,8 @@ class L2(DiscretePenalty):
         def value(v: Array) -> float:
             return float(pulls @ np.hypot(v[0] - axis, v[1])) + 0.5 * float(np.sum((v - place) ** 2))
 
-        v, size = place.copy(), max(float(np.abs(place).max()), float(np.abs(axis).max(initial=0.0)), 1e-300)
-        if v[1] == 0 and np.any(v[0] == axis):  # a cusp that is not the minimiser: leave it
-            v = v + np.array([0.0, 1e-6 * size])
+        size = max(float(np.abs(place).max()), float(np.abs(axis).max(initial=0.0)), 1e-300)
+        v = _below_cusps(value, place, axis, pulls)
         for _ in range(200):
             step_to = _newton(v, place, axis, pulls)
             length = 1.0
@@ -153,13 +153,28 @@ class L2(DiscretePenalty):
         return np.array([v[0], max(v[1], 0.0)])
 
 
+def _below_cusps(value: Callable[[Array], float], place: Array, axis: Array, pulls: Array) -> Array:
+    """A start that is better than every symbol, none of which is the minimiser: descent never meets one again."""
+    costs = [value(np.array([at, 0.0])) for at in axis]
+    if not costs or value(place) < min(costs) * (1 - 1e-9):
+        return place.copy()
+    k = int(np.argmin(costs))
+    cusp = np.array([axis[k], 0.0])
+    down = place - cusp - np.array([float(pulls @ np.sign(axis[k] - axis)), 0.0])
+    length = 1 - pulls[k] / math.hypot(*down)
+    while value(cusp + length * down) >= costs[k] and length > 1e-18:
+        length *= 0.5
+    start: Array = cusp + length * down
+    return start
+
+
 def _newton(v: Array, place: Array, axis: Array, pulls: Array) -> Array:
     """The Newton step of Σ pulls_k ‖v − A_k‖ + ½‖v − place‖²."""
     along, across = v[0] - axis, v[1]
     far = np.maximum(np.hypot(along, across), 1e-300)
     slope = np.array([float(pulls @ (along / far)), float(pulls @ (across / far))]) + v - place
     bend = pulls / far
-    mixed = -float(bend @ (along * across / far**2))
+    mixed = -float(bend @ ((along / far) * (across / far)))
     hessian = np.array(
         [
             [1 + float(bend @ (across / far) ** 2), mixed],

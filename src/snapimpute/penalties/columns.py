@@ -37,7 +37,7 @@ class ByColumn(DiscretePenalty):
 
     def __init__(self, penalties: Sequence[DiscretePenalty | None], which: ArrayLike) -> None:
         self.penalties = tuple(penalties)
-        self.which = np.asarray(which)
+        self.which = np.array(which)
         for penalty in self.penalties:
             if penalty is not None and (not isinstance(penalty, DiscretePenalty) or isinstance(penalty, ByColumn)):
                 raise TypeError(f"each column has a DiscretePenalty of its own or None, got {penalty!r}")

@@ -104,7 +104,7 @@ def fractional_value(x: Array, symbols: Array, pulls: Array, alpha: float) -> No
             a, w = symbols[k], pulls[k]
             for i in range(block.size):
                 square = (block[i] - a) * (block[i] - a)
-                total[i] += w * square / (square + alpha)
+                total[i] += w / (1 + alpha / square)  # 0 at the symbol, w at infinity
         block[:] = total
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 
 from snapimpute.alphabet import AlphabetLike
 from snapimpute.penalties import kernels
@@ -14,35 +17,38 @@ from snapimpute.penalties.table import Family, tabulated_prox
 from snapimpute.types import Array, CellMap
 
 
+class _Key(NamedTuple):
+    """A `Family` that can be looked up."""
+
+    symbols: tuple[float, ...]
+    pulls: tuple[float, ...]
+    shape: float
+    power: bool
+
+
 class TabulatedPenalty(SymbolPenalty):
-    """A penalty whose prox is a table, made once for every step length."""
+    """A penalty whose prox is a table; the last few tables are kept, for all penalties together."""
 
     convex = False
 
-    def __init__(self, alphabet: AlphabetLike, xi: float, weights: ArrayLike | None = None) -> None:
-        super().__init__(alphabet, xi, weights)
-        self._tables: dict[float, CellMap] = {}
-
-    def _family(self, step: float) -> Family:
+    @abstractmethod
+    def _family(self, step: float) -> _Key:
         """The scalar function that the table is made of; symbols without a pull are left out."""
-        raise NotImplementedError
 
     def compiled_prox(self, step: float) -> CellMap:
         """The table of this step."""
         family = self._family(step)
-        if family.pulls.size == 0:
-            return lambda x: None
-        if step not in self._tables:
-            self._tables[step] = tabulated_prox(family)
-        return self._tables[step]
+        return _table(*family) if family.symbols else lambda x: None
 
-    def _felt(self, step: float) -> tuple[Array, Array]:
+    def _felt(self, step: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Symbols with a pull, and the pulls."""
         pulls = self.pulls(step)
-        return self.alphabet.symbols[pulls > 0], pulls[pulls > 0]
+        return tuple(self.alphabet.symbols[pulls > 0].tolist()), tuple(pulls[pulls > 0].tolist())
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_tables": {}}
+
+@lru_cache(maxsize=64)
+def _table(symbols: tuple[float, ...], pulls: tuple[float, ...], shape: float, power: bool) -> CellMap:
+    return tabulated_prox(Family(np.array(symbols), np.array(pulls), shape, power))
 
 
 class FractionalL0(TabulatedPenalty):
@@ -84,20 +90,18 @@ class FractionalL0(TabulatedPenalty):
 
     @property
     def least(self) -> float:
-        """The least cost: near a symbol, found on the stationary points of the penalty."""
-        return float(self.value(self._valleys()).min()) if self.xi > 0 else 0.0
+        """The least cost, near a symbol or, where wells merge, between symbols."""
+        symbols = self.alphabet.symbols
+        grid = np.unique(np.concatenate([symbols, np.linspace(symbols[0], symbols[-1], 64 * symbols.size)]))
+        k = int(self.value(grid).argmin())
+        around = grid[max(k - 1, 0)], grid[min(k + 1, grid.size - 1)]
+        found = minimize_scalar(
+            lambda u: float(self.value(u)), bounds=around, method="bounded", options={"xatol": 1e-12}
+        )
+        return min(float(self.value(grid[k])), float(found.fun))
 
-    def _valleys(self) -> Array:
-        """Fixed points of the majorised step with no data: the local minimisers, one near each symbol."""
-        u = self.alphabet.symbols.copy()
-        for _ in range(200):
-            squares = (u[:, None] - self.alphabet.symbols) ** 2
-            weights = self.weights / (squares + self.alpha) ** 2
-            u = weights @ self.alphabet.symbols / np.maximum(weights.sum(axis=1), 1e-300)
-        return u
-
-    def _family(self, step: float) -> Family:
-        return Family(*self._felt(step), self.alpha, power=False)
+    def _family(self, step: float) -> _Key:
+        return _Key(*self._felt(step), self.alpha, power=False)
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
@@ -154,8 +158,8 @@ class Lp(TabulatedPenalty):
         """The cost on the best symbol: between symbols the penalty is concave."""
         return float(self.value(self.alphabet.symbols).min())
 
-    def _family(self, step: float) -> Family:
-        return Family(*self._felt(step), self.p, power=True)
+    def _family(self, step: float) -> _Key:
+        return _Key(*self._felt(step), self.p, power=True)
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""

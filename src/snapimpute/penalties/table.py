@@ -5,7 +5,7 @@ rises, or is a symbol at which r has a cusp. Each stretch of u on which T rises,
 and each cusp, is a candidate. As y grows the best candidate moves to the right
 and never back, so that the prox is a chain of branches with jumps between
 them. The jumps are found by bisection; on a branch the prox is smooth and is
-interpolated by cubics between nodes that are dense enough for `TOLERANCE`.
+interpolated by cubics, in pieces that are halved until `TOLERANCE` is met.
 Far outside the alphabet T(u) = y is solved on the spot.
 """
 
@@ -23,8 +23,11 @@ from snapimpute.types import Array, CellMap
 TOLERANCE = 1e-11
 """Of the interpolation, relative to the symbols."""
 
-MAX_NODES = 1 << 13
-"""Of one branch; more are not worth it where a branch ends in a fold and the tolerance cannot be had."""
+NODES = 17
+"""Of one piece of a branch."""
+
+MAX_DEPTH, MAX_PIECES = 40, 1 << 12
+"""How often a piece is halved at most, and how many pieces a branch has: the tolerance cannot be had at a fold."""
 
 REACH = 4.0
 """How far the table reaches beyond the alphabet, in units of its span and of the width of the penalty."""
@@ -44,6 +47,14 @@ class Stretch(NamedTuple):
 
     low: float
     high: float
+
+
+class Piece(NamedTuple):
+    """A part of a branch that begins at a y: the prox at evenly spaced y, and its derivative."""
+
+    begin: float
+    u: Array
+    slope: Array
 
 
 # ---------------------------------------------------------------- one value
@@ -183,17 +194,21 @@ def tabulated_prox(family: Family) -> CellMap:
     spread = family.symbols[-1] - family.symbols[0] + _width(family)
     low = min([*edges[:1], family.symbols[0]]) - REACH * spread
     high = max([*edges[-1:], family.symbols[-1]]) + REACH * spread
-    borders = np.array([low, *edges, high])
-    tables = [_table(family, *ends) for ends in zip(stretches, borders[:-1], borders[1:], strict=True)]
-    counts = [u.size for u, _ in tables]
+    pieces = [
+        piece
+        for stretch, (begin, end) in zip(stretches, pairwise([low, *edges, high]), strict=True)
+        for piece in _pieces(family, stretch, begin, end)
+    ]
+    borders = np.array([*(piece.begin for piece in pieces), high])
+    counts = [piece.u.size for piece in pieces]
     rates = (np.array(counts) - 1) / np.diff(borders)
     arguments = (
-        np.array(edges),
+        borders[1:-1].copy(),
         borders[:-1].copy(),
         rates,
         np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([u for u, _ in tables]),
-        np.concatenate([slope / rate for (_, slope), rate in zip(tables, rates, strict=True)]),
+        np.concatenate([piece.u for piece in pieces]),
+        np.concatenate([piece.slope / rate for piece, rate in zip(pieces, rates, strict=True)]),
         (low, high),
         (stretches[0].high, stretches[-1].low),
         *family,
@@ -288,18 +303,28 @@ def _branches(family: Family, candidates: list[Stretch]) -> tuple[list[Stretch],
     return chain, starts[1:]
 
 
-def _table(family: Family, stretch: Stretch, begin: float, end: float) -> tuple[Array, Array]:
-    """Values and derivatives at evenly spaced y, so many that cubics between them are exact to the tolerance."""
+def _pieces(family: Family, stretch: Stretch, begin: float, end: float) -> list[Piece]:
+    """Tables of a branch, so short that cubics between their nodes are exact to the tolerance."""
     if stretch.low == stretch.high:
-        return np.full(2, stretch.low), np.zeros(2)
-    allowed = TOLERANCE * (1 + float(np.abs(family.symbols).max()))
+        return [Piece(begin, np.full(2, stretch.low), np.zeros(2))]
     where: tuple[Any, ...] = (*stretch, *family)
-    count = 33
-    while True:
-        y = np.linspace(begin, end, count)
+    allowed = TOLERANCE * (1 + float(np.abs(family.symbols).max()))
+    # A well may be narrower than any even spacing: one cut falls into the middle of each.
+    wells = [float(a + derivatives(a, *family)[1]) for a in family.symbols if stretch.low < a < stretch.high]
+    marks = [begin, *sorted({y for y in wells if begin < y < end}), end]
+    out: list[Piece] = []
+    waiting = [(left, right, 0) for left, right in pairwise(marks)][::-1]
+    while waiting:
+        left, right, depth = waiting.pop()
+        y = np.linspace(left, right, NODES)
         u, slope = _nodes(y, *where)
         middle, _ = _nodes(0.5 * (y[1:] + y[:-1]), *where)
         guess = 0.5 * (u[1:] + u[:-1]) + (slope[:-1] - slope[1:]) * (y[1] - y[0]) / 8
-        if np.abs(guess - middle).max() <= allowed or count > MAX_NODES:
-            return u, slope
-        count = 2 * count - 1
+        rounding = 1e-14 * max(abs(left), abs(right))
+        exact = np.abs(guess - middle).max() <= max(allowed, rounding)
+        if exact or depth > MAX_DEPTH or len(out) > MAX_PIECES:
+            out.append(Piece(left, u, slope))
+        else:
+            half = 0.5 * (left + right)
+            waiting += [(half, right, depth + 1), (left, half, depth + 1)]
+    return out

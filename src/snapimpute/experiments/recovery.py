@@ -1,0 +1,296 @@
+"""Does discreteness pay? Recovery from few entries, each method tuned on observed entries only, many seeds.
+
+Every method takes the same solver and the same path of λ, each fit started from
+the one before; ξ = 0 is the plain method, in its own row. Beside the discrete
+penalties stand their controls: no centring, biases, and a pull to the mean that
+does not see the alphabet.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from snapimpute.alphabet import Alphabet
+from snapimpute.datasets import low_rank_alphabet, senate_votes
+from snapimpute.experiments.comparison import Method
+from snapimpute.files import write_atomically
+from snapimpute.observations import Observations
+from snapimpute.recipe import Recipe
+from snapimpute.solvers import APG, Result, solve
+from snapimpute.tuning import PATIENCE, largest_lam
+from snapimpute.types import Array
+
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
+XI_STEPS = (0.001, 0.003, 0.01)
+"""In units of `Recipe.xi_unit`."""
+
+LAM_RATIO, LAM_STEPS = 0.55, 9
+"""λ tried: the largest that matters times powers of the ratio."""
+
+MAX_ITER = 50
+"""Of each fit along the path."""
+
+PLAIN = "ξ = 0"
+METHODS = (
+    Method(PLAIN, center="mean"),
+    Method("ξ = 0, uncentred"),
+    Method("ξ = 0, biases", center="biases"),
+    Method("ridge", discrete="ridge", center="mean"),
+    Method("L1", discrete="l1", center="mean"),
+    Method("weighted L1", discrete="l1", center="mean", weights="frequency"),
+    Method("L0", discrete="l0", center="mean"),
+    Method("fractional L0", discrete="l0-fractional", center="mean"),
+    Method("Lp, p = ½", discrete="lp", center="mean"),
+    Method("fractional L0, biases", discrete="l0-fractional", center="biases"),
+)
+
+
+class Source(NamedTuple):
+    """Where the entries come from: a function of the seed."""
+
+    title: str
+    alphabet: Alphabet
+    make: Callable[[int], Observations]
+
+
+def _synthetic(alphabet: str, kind: str, rank: int) -> Callable[[int], Observations]:
+    def make(seed: int) -> Observations:
+        data = low_rank_alphabet((100, 80), rank, alphabet, kind=kind, observed=0.5, random_state=seed)  # type: ignore[arg-type]
+        return Observations.from_dense(data.to_dense())
+
+    return make
+
+
+SOURCES: dict[str, Source] = {
+    "blocks": Source("block model 0/1, 5 groups, 100×80", Alphabet.of("0,1"), _synthetic("0,1", "blocks", 5)),
+    "signs": Source(
+        "signs ±1 of a product of rank 2, 100×80", Alphabet.of("-1,1"), _synthetic("-1,1", "quantised", 2)
+    ),
+    "genotypes": Source("block model 0/1/2, 5 groups, 100×80", Alphabet.of("0:2"), _synthetic("0:2", "blocks", 5)),
+    "senate": Source(
+        "US Senate votes, 117th Congress, 104×949", Alphabet.of("0,1"), lambda _: senate_votes(117).observations
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one method did on the hidden entries of one split.
+
+    ``error`` and ``exact`` belong to the strengths with the least held-out error
+    rate, ``square`` (mean squared error, clipped to the alphabet, in units of
+    the squared smallest gap) to those with the least held-out squared error.
+    """
+
+    source: str
+    share: float
+    seed: int
+    method: str
+    error: float
+    square: float
+    exact: bool
+    lam: float
+    xi: float
+    seconds: float
+
+
+def run_unit(source: str, share: float, seed: int, methods: Sequence[Method] = METHODS) -> list[Score]:
+    """Split the entries of a source, tune every method on what is known, score it on the rest."""
+    chosen = SOURCES[source]
+    known, hidden = chosen.make(seed).split(1 - share, random_state=seed)
+    out = []
+    for method in methods:
+        begin = time.perf_counter()
+        error, square, lam, xi = _tuned(method, known, hidden, chosen.alphabet, seed)
+        spent = time.perf_counter() - begin
+        out.append(Score(source, share, seed, method.label, error, square, error == 0, lam, xi, round(spent, 2)))
+    return out
+
+
+def run_all(
+    units: Iterable[tuple[str, float, int]],
+    folder: Path,
+    each: Callable[[Callable[..., None], list[tuple[str, float, int]]], None],
+) -> list[Score]:
+    """Run every unit whose file is not in the folder yet, through ``each``, and give back all scores."""
+    wanted = list(units)
+    each(_run_and_write, [(*unit, folder) for unit in wanted if not _file(folder, *unit).exists()])  # type: ignore[misc]
+    return [score for unit in wanted for score in read(_file(folder, *unit))]
+
+
+def _run_and_write(source: str, share: float, seed: int, folder: Path) -> None:
+    scores = [asdict(score) for score in run_unit(source, share, seed)]
+    write_atomically(_file(folder, source, share, seed), json.dumps(scores, indent=1).encode())
+
+
+def read(path: Path) -> list[Score]:
+    """The scores of one unit."""
+    return [Score(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def _file(folder: Path, source: str, share: float, seed: int) -> Path:
+    return folder / f"{source}-{100 * share:g}-{seed}.json"
+
+
+# ---------------------------------------------------------------- tuning
+class _Trial(NamedTuple):
+    error: float
+    square: float
+    place: int
+    xi: float
+
+
+def _tuned(
+    method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, seed: int
+) -> tuple[float, float, float, float]:
+    """(Error, squared error, λ, ξ): strengths by each score on a fifth of the known entries, then a fit to all."""
+    recipe = Recipe(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
+    kept, held = known.split(0.2, random_state=seed)
+    lams = [largest_lam(kept, recipe) * LAM_RATIO**k for k in range(1, LAM_STEPS + 1)]
+    xis = [step * recipe.xi_unit(known) for step in XI_STEPS] if method.discrete else [0.0]
+    trials = [trial for xi in xis for trial in _walk_down(recipe, kept, held, lams, xi)]
+    by_error, by_square = min(trials), min(trials, key=lambda t: (t.square, t.error))
+    error, square = _final(recipe, known, hidden, lams, by_error)
+    if (by_square.place, by_square.xi) != (by_error.place, by_error.xi):
+        square = _final(recipe, known, hidden, lams, by_square)[1]
+    return error, square, lams[by_error.place], by_error.xi
+
+
+def _path(recipe: Recipe, observations: Observations, lams: Sequence[float], xi: float) -> Iterator[Result]:
+    x, problem = None, recipe.problem(observations, lams[0], xi)
+    for lam in lams:
+        problem = replace(problem, spectral=problem.spectral.with_lam(lam))
+        result = solve(problem, APG(), x0=x, max_iter=MAX_ITER, tol=1e-3, evaluate_every=MAX_ITER)
+        if result.status.code == "interrupted":
+            raise KeyboardInterrupt(result.status.message)
+        x = result.x
+        yield result
+
+
+def _walk_down(
+    recipe: Recipe, kept: Observations, held: Observations, lams: Sequence[float], xi: float
+) -> Iterator[_Trial]:
+    """Every λ in turn, until neither score has improved for a while."""
+    best, since = [math.inf, math.inf], 0
+    for place, result in enumerate(_path(recipe, kept, lams, xi)):
+        error, square = _scores(result, held, recipe.alphabet)
+        yield _Trial(error, square, place, xi)
+        since = 0 if error < best[0] or square < best[1] else since + 1
+        best = [min(best[0], error), min(best[1], square)]
+        if since >= PATIENCE:
+            return
+
+
+def _final(
+    recipe: Recipe, known: Observations, hidden: Observations, lams: Sequence[float], trial: _Trial
+) -> tuple[float, float]:
+    """Walk down to the λ chosen with all known entries, and score on the hidden ones."""
+    *_, result = _path(recipe, known, lams[: trial.place + 1], trial.xi)
+    return _scores(result, hidden, recipe.alphabet)
+
+
+def _scores(result: Result, test: Observations, alphabet: Alphabet) -> tuple[float, float]:
+    """(Share of wrong symbols, mean squared error after clipping to the alphabet)."""
+    estimate = result.entries(test.rows, test.cols)
+    error = float(np.mean(alphabet.snap(estimate) != test.values))
+    low, high = alphabet.symbols[0], alphabet.symbols[-1]
+    gap = float(np.diff(alphabet.symbols).min())
+    return error, float(np.mean((np.clip(estimate, low, high) - test.values) ** 2)) / gap**2
+
+
+# ---------------------------------------------------------------- summary
+@dataclass(frozen=True)
+class Line:
+    """One method at one share: means over the seeds, and the paired difference to ξ = 0 with its standard error."""
+
+    source: str
+    share: float
+    method: str
+    seeds: int
+    error: float
+    error_se: float
+    gain: float
+    gain_se: float
+    square: float
+    square_ratio: float
+    square_ratio_se: float
+    exact: float
+
+
+def summarise(scores: Sequence[Score]) -> list[Line]:
+    """A line for each source, share and method, in the order in which they come."""
+    keys = dict.fromkeys((s.source, s.share, s.method) for s in scores)
+    return [_line([s for s in scores if (s.source, s.share, s.method) == key], scores) for key in keys]
+
+
+def _line(rows: Sequence[Score], scores: Sequence[Score]) -> Line:
+    first = rows[0]
+    plain = {s.seed: s for s in scores if (s.source, s.share, s.method) == (first.source, first.share, PLAIN)}
+    error = np.array([s.error for s in rows])
+    gain = np.array([plain[s.seed].error - s.error for s in rows])
+    square = np.array([s.square for s in rows])
+    ratio = np.array([s.square / max(plain[s.seed].square, 1e-12) for s in rows])
+    return Line(
+        source=first.source,
+        share=first.share,
+        method=first.method,
+        seeds=len(rows),
+        error=float(error.mean()),
+        error_se=standard_error(error),
+        gain=float(gain.mean()),
+        gain_se=standard_error(gain),
+        square=float(square.mean()),
+        square_ratio=float(ratio.mean()),
+        square_ratio_se=standard_error(ratio),
+        exact=float(np.mean([s.exact for s in rows])),
+    )
+
+
+def standard_error(values: Array) -> float:
+    """Of the mean; NaN for a single value."""
+    return float(values.std(ddof=1) / math.sqrt(values.size)) if values.size > 1 else math.nan
+
+
+def as_markdown(lines: Sequence[Line]) -> str:
+    """One table for each source: error rates in per cent, the gain over ξ = 0, squared error relative to it."""
+    out = []
+    for source in dict.fromkeys(line.source for line in lines):
+        mine = [line for line in lines if line.source == source]
+        shares = list(dict.fromkeys(line.share for line in mine))
+        out.append(f"### {SOURCES[source].title}: {mine[0].seeds} seeds\n")
+        out.append("| method | " + " | ".join(f"{100 * share:g} % observed" for share in shares) + " |")
+        out.append("|---|" + "---|" * len(shares))
+        for method in dict.fromkeys(line.method for line in mine):
+            cells = [_cell(line) for line in mine if line.method == method]
+            out.append(f"| {method} | " + " | ".join(cells) + " |")
+        out.append("")
+    return "\n".join(out)
+
+
+def _cell(line: Line) -> str:
+    text = f"{100 * line.error:.2f} ± {100 * line.error_se:.2f}"
+    if line.method != PLAIN:
+        text += f" ({100 * line.gain:+.2f} ± {100 * line.gain_se:.2f}; {100 * (line.square_ratio - 1):+.0f} %)"
+    return text + (f" **exact {line.exact:.0%}**" if line.exact > 0 else "")
+
+
+def verdict(lines: Sequence[Line], source: str, share: float) -> str:
+    """The best discrete penalty against ξ = 0 in a sentence; best is that with the largest mean gain of the table."""
+    aware = {m.label for m in METHODS if m.discrete_aware and m.center == "mean"}
+    mine = [line for line in lines if (line.source, line.share) == (source, share) and line.method in aware]
+    best = max(mine, key=lambda line: line.gain)
+    plain = next(line for line in lines if (line.source, line.share, line.method) == (source, share, PLAIN))
+    return (
+        f"{SOURCES[source].title}, {100 * share:g} % observed, {best.seeds} seeds: {best.method} errs on "
+        f"{100 * best.error:.2f} %, ξ = 0 on {100 * plain.error:.2f} %: a gain of {100 * best.gain:+.2f} ± "
+        f"{100 * best.gain_se:.2f} points; squared error {100 * (best.square_ratio - 1):+.1f} ± "
+        f"{100 * best.square_ratio_se:.1f} %."
+    )
