@@ -19,7 +19,16 @@ MODULES = {
     for path in sorted(ROOT.rglob("*.py"))
 }
 
-LAYERS = [["types"], ["alphabet"], ["checks"], ["observations"], ["penalties", "operators"], ["problem"], ["solvers"]]
+LAYERS = [
+    ["types"],
+    ["alphabet"],
+    ["checks"],
+    ["observations"],
+    ["penalties", "operators", "losses"],
+    ["discreteness"],
+    ["problem"],
+    ["solvers"],
+]
 """From the bottom up; parts of one layer do not know each other. All else but `cli` stands above, `cli` on top."""
 
 MAX_MODULE_LINES = 400

@@ -95,7 +95,11 @@ def test_the_table_tells_what_a_solver_treats():
 def test_the_notes_follow_the_table(columns):
     """The letters of the costs are explained, and what "auto" takes."""
     notes = " ".join(run(columns=columns).output.split())
-    for words in ("r is the rank", 'solver="auto": niapg if a term is not convex', "snapimpute solvers NAME"):
+    for words in (
+        "r is the rank",
+        'solver="auto": fancl if the discrete penalty is not convex',
+        "snapimpute solvers NAME",
+    ):
         assert words in notes
 
 

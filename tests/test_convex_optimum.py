@@ -18,11 +18,10 @@ CASES = [((12, 10), 2), ((12, 10), 5), ((8, 6), 3)]  # shape, symbols
 ALPHABETS = {2: "-1,1", 3: "0,1,2", 5: "1:5"}
 WEIGHTS = {2: [0.4, 1.6], 3: [0.3, 2.0, 0.7], 5: [0.2, 0.5, 1.3, 2.0, 1.0]}
 VARIANTS = ["plain", "discrete", "weighted", "offsets", "weighted-offsets"]
-CONSTRAINED = ("svt", "sdp", "low-rank-sparse")  # these solve other problems: see test_constrained.py
+# These solve other problems: see test_constrained.py, test_splitting.py and test_majorised.py.
+OTHERS = ("svt", "sdp", "low-rank-sparse", "davis-yin", "admm", "penalty-decomposition", "mm")
 SOLVERS = {
-    name: solver()
-    for name, solver in ALL_SOLVERS.items()
-    if "nuclear" in solver.card.spectral and name not in CONSTRAINED
+    name: solver() for name, solver in ALL_SOLVERS.items() if "nuclear" in solver.card.spectral and name not in OTHERS
 }
 
 

@@ -518,7 +518,10 @@ def test_the_solver_given_is_the_one_that_tunes(monkeypatch, X, spectral):
             {"solver": "altmin"},
             r"AltMin treats only the spectral penalty rank, not Nuclear\(lam=1\.0\)\. Solvers that fit",
         ),
-        ({"solver": "apgl", "spectral": "mcp"}, r"APGL treats .*not MCP.*: soft-impute, apg, nmapg, niapg, fancl, penalty-decomposition$"),
+        (
+            {"solver": "apgl", "spectral": "mcp"},
+            r"APGL treats .*not MCP.*: soft-impute, apg, nmapg, niapg, fancl, penalty-decomposition$",
+        ),
         ({"solver": "gradient"}, "solver must be \"auto\" or one of soft-impute, apg.*, got 'gradient'"),
         ({"solver": "APG"}, "got 'APG'"),
     ],

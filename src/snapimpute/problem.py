@@ -124,6 +124,24 @@ class Problem:
     def _offset_entries(self) -> Array:
         return np.zeros(len(self.observations)) if self.offsets is None else self.at_observed(self.offsets)
 
+    @cached_property
+    def _goal(self) -> Array:
+        """What the loss compares X with: O − B under least squares, else O itself, and X + B with it."""
+        return self.targets if isinstance(self.loss, Squares) else self.observations.values
+
+    @cached_property
+    def _base(self) -> Array | float:
+        """What is added to X for that."""
+        return 0.0 if isinstance(self.loss, Squares) or self.offsets is None else self._offset_entries
+
+    def fit(self, x_observed: Array) -> float:
+        """The loss on Ω."""
+        return self.loss.value(x_observed + self._base, self._goal)
+
+    def fit_gradient(self, x_observed: Array) -> Array:
+        """Its gradient on Ω."""
+        return self.loss.gradient(x_observed + self._base, self._goal)
+
     def at_observed(self, x: LowRank) -> Array:
         """P_Ω(X), in the stored order of the observations."""
         return x.entries(self.observations.rows, self.observations.cols)
@@ -152,7 +170,7 @@ class Problem:
         if objective not in ("E", "P"):
             raise ValueError(f'objective must be "E" or "P", got {objective!r}')
         observed = self.at_observed(x) if x_observed is None else x_observed
-        fit = self.loss.value(observed, self.targets)
+        fit = self.fit(observed)
         return Terms(fit, self.spectral.value(x.s), self._discrete_value(x, observed, objective, gamma))
 
     def objective(self, x: LowRank, objective: ObjectiveName = "E") -> float:
@@ -162,7 +180,7 @@ class Problem:
     def split_terms(self, x: LowRank, x_observed: Array, gamma: float) -> Terms:
         """The terms of (P) at a pair: fit and rank of X, the discrete term of U = prox_γξr(X)."""
         landing = self._discrete_total(x, x_observed, "landing", gamma)
-        return Terms(self.loss.value(x_observed, self.targets), self.spectral.value(x.s), landing)
+        return Terms(self.fit(x_observed), self.spectral.value(x.s), landing)
 
     def _discrete_value(self, x: LowRank, observed: Array, objective: ObjectiveName, gamma: float) -> float:
         return self._discrete_total(x, observed, "envelope" if objective == "E" else "value", gamma)
@@ -189,7 +207,7 @@ class Problem:
     def gradient_step(self, y: LowRank, y_observed: Array, step: float, *, gamma: float = 1.0) -> MatrixOperator:
         """Y minus ``step`` times the gradient at Y of the smooth part of (E)."""
         if self._term is None:
-            return Sum((y, Sparse(self.observations, -step * self.loss.gradient(y_observed, self.targets))))
+            return Sum((y, Sparse(self.observations, -step * self.fit_gradient(y_observed))))
         mapped, on_observed = self._term.prox(self.with_offsets(y), y_observed + self._offset_entries, gamma)
         # On Ωᶜ the gradient is (Y − prox(Y))/γ: a share of the prox, the rest of Y itself.
         share = step / gamma
@@ -204,18 +222,18 @@ class Problem:
         """What has to be added on Ω, where the step is to lead to y − step·∇loss(y)."""
         if step == share == 1 and isinstance(self.loss, Squares):
             return self.observations.values - on_observed
-        wanted = y_observed - step * self.loss.gradient(y_observed, self.targets)
+        wanted = y_observed - step * self.fit_gradient(y_observed)
         return wanted - (1 - share) * y_observed - share * (on_observed - self._offset_entries)
 
     def curvature(self, x: LowRank, x_observed: Array, y: LowRank, y_observed: Array) -> float:
         """h(X) − h(Y) − ⟨∇h(Y), X − Y⟩ for the smooth part h of (E), which is at most ½‖X − Y‖²."""
-        on_observed = self.loss.curvature(x_observed, y_observed, self.targets)
+        on_observed = self.loss.curvature(x_observed + self._base, y_observed + self._base, self._goal)
         if self._term is None:
             return on_observed
         difference = LowRank.combine([1.0, -1.0], [x, y])
         # ⟨∇h(Y), X − Y⟩ less its part on Ω, as ∇h(Y) = Y − imputed(Y)
         slope = difference.inner(y) - difference.inner(self.imputed(y, y_observed))
-        slope -= float(self.loss.gradient(y_observed, self.targets) @ (x_observed - y_observed))
+        slope -= float(self.fit_gradient(y_observed) @ (x_observed - y_observed))
         envelopes = self._discrete_value(x, x_observed, "E", 1.0) - self._discrete_value(y, y_observed, "E", 1.0)
         return on_observed + envelopes - slope
 
@@ -223,7 +241,7 @@ class Problem:
     def prox_dense(self, x: Array, step: float) -> Array:
         """prox_{step·ξr}(X + B) − B on Ωᶜ and X on Ω, for an array."""
         if self._term is None:
-            return x
+            return x.copy()
         if self.offsets is None:
             return self._term.prox_dense(x, step)
         base = self.offsets.to_dense()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -15,49 +15,97 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from snapimpute.experiments import recovery as study
+from snapimpute.experiments import gallery
+from snapimpute.experiments import recovery as recovering
+from snapimpute.experiments import systems as comparing
+from snapimpute.experiments.units import Job, collect
 from snapimpute.files import write_atomically
 
 reproduce = typer.Typer(help="Run the studies behind the documentation.", no_args_is_help=True)
 
+Jobs = Annotated[int, typer.Option(min=1, help="Processes, with one thread each.")]
+CORES = os.cpu_count() or 1
+
 
 @reproduce.command()
 def recovery(
-    out: Annotated[
-        Path, typer.Option(help="Folder for scores, table and figure; what is there already is kept.")
-    ] = Path("recovery-output"),
+    out: Annotated[Path, typer.Option(help="Folder; scores that are there already are kept.")] = Path(
+        "recovery-output"
+    ),
     seeds: Annotated[int, typer.Option(min=2, help="Splits of each setting.")] = 10,
-    source: Annotated[
-        list[str] | None, typer.Option(help=f"Which of {', '.join(study.SOURCES)}; all if none.")
-    ] = None,
-    quick: Annotated[bool, typer.Option(help="Two shares, three seeds.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    source: Annotated[list[str] | None, typer.Option(help=f"{', '.join(recovering.SOURCES)}; all if none.")] = None,
+    quick: Annotated[bool, typer.Option(help="Two shares and two seeds only.")] = False,
+    jobs: Jobs = CORES,
 ) -> None:
     """Exact recovery and error against the share observed, with and without each discrete penalty."""
-    sources = source or list(study.SOURCES)
-    for name in sources:
-        if name not in study.SOURCES:
-            raise typer.BadParameter(f"there are {', '.join(study.SOURCES)}, got {name!r}", param_hint="--source")
-    shares = study.SHARES[1:3] if quick else study.SHARES
-    units = [(name, share, seed) for name in sources for share in shares for seed in range(3 if quick else seeds)]
+    sources = _known(source, recovering.SOURCES, "--source")
+    shares = recovering.SHARES[1:3] if quick else recovering.SHARES
+    units = [(name, share, seed) for name in sources for share in shares for seed in range(2 if quick else seeds)]
     console = Console()
-    scores = study.run_all(units, out / "scores", lambda work, rest: _spread(work, rest, jobs, console))
-    lines = study.summarise(scores)
-    table = study.as_markdown(lines)
-    write_atomically(out / "recovery.md", table.encode())
-    write_atomically(out / "recovery.json", json.dumps([asdict(line) for line in lines], indent=1).encode())
+    scores = collect(
+        recovering.run_unit, recovering.Score, units, out / "scores", lambda rest: _spread(rest, jobs, console)
+    )
+    lines = recovering.summarise(scores)
+    _write(out, "recovery", recovering.as_markdown(lines), lines, console)
     from snapimpute.report import figures
 
     figures.recovery(out / "recovery.png", lines)
-    console.print(table, markup=False, highlight=False)
     for name in sources:
         for share in shares:
-            console.print(study.verdict(lines, name, share), highlight=False)
-    console.print(f"\n{out / 'recovery.md'}, {out / 'recovery.json'}, {out / 'recovery.png'}")
+            console.print(recovering.verdict(lines, name, share), highlight=False)
+    console.print(f"Picture: {out / 'recovery.png'}")
 
 
-def _spread(work: Callable[..., None], rest: list[Any], jobs: int, console: Console) -> None:
-    """Run the units that are left in several processes with one thread each, and show how far it is."""
+@reproduce.command()
+def systems(
+    out: Annotated[Path, typer.Option(help="Folder; scores that are there already are kept.")] = Path(
+        "systems-output"
+    ),
+    seeds: Annotated[int, typer.Option(min=1, help="Splits of each setting.")] = 3,
+    data: Annotated[list[str] | None, typer.Option(help=f"{', '.join(comparing.DATA)}; all if none.")] = None,
+    jobs: Jobs = CORES,
+) -> None:
+    """Other systems for finite alphabets beside ours, on the same splits, each tuned on observed entries."""
+    chosen = _known(data, comparing.DATA, "--data")
+    units = [(name, share, seed) for name in chosen for share in comparing.DATA[name][1] for seed in range(seeds)]
+    console = Console()
+    scores = collect(
+        comparing.run_unit, comparing.Score, units, out / "scores", lambda rest: _spread(rest, jobs, console)
+    )
+    _write(out, "systems", comparing.as_markdown(scores), scores, console)
+
+
+@reproduce.command()
+def penalties(
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("penalties-output"),
+) -> None:
+    """Draw what every discrete penalty does to a value, on the alphabets 1..5 and ±1."""
+    from snapimpute.report import figures
+
+    for name, (alphabet, shown) in gallery.GALLERY.items():
+        figures.penalties(out / f"{name}.png", alphabet, shown)
+        typer.echo(out / f"{name}.png")
+
+
+def _known(asked: list[str] | None, names: Iterable[str], option: str) -> list[str]:
+    """The names asked for, or all; refuse others."""
+    every = list(names)
+    for name in asked or ():
+        if name not in every:
+            raise typer.BadParameter(f"there are {', '.join(every)}, got {name!r}", param_hint=option)
+    return asked or every
+
+
+def _write(out: Path, name: str, table: str, rows: Sequence[Any], console: Console) -> None:
+    """Write a table and its numbers, and show the table."""
+    write_atomically(out / f"{name}.md", table.encode())
+    write_atomically(out / f"{name}.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
+    console.print(table, markup=False, highlight=False)
+    console.print(f"Table and numbers: {out / name}.md, .json")
+
+
+def _spread(rest: Sequence[Job], jobs: int, console: Console) -> None:
+    """Run what is left in several processes with one thread each, and show how far it is."""
     os.environ["SNAPIMPUTE_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with (
@@ -65,7 +113,7 @@ def _spread(work: Callable[..., None], rest: list[Any], jobs: int, console: Cons
         ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool,
     ):
         task = bar.add_task("settings", total=len(rest))
-        waiting = [pool.submit(work, *unit) for unit in rest]
+        waiting = [pool.submit(job.work) for job in rest]
         try:
             for done in as_completed(waiting):
                 done.result()

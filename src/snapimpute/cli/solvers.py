@@ -18,7 +18,9 @@ from snapimpute.solvers import SOLVERS, Solver
 NOTES = """\
 r is the rank, k = r and a dozen guard vectors, a pass one product with the matrix that a step thresholds.
 (E) is the objective with the Moreau envelope of the discrete penalty: what the paper's recursion minimises.
-solver="auto": niapg if a term is not convex, else ais-impute, or apg up to 10,000 cells.
+(P) is the problem with the discrete penalty itself, as the paper states it.
+solver="auto": fancl if the discrete penalty is not convex, niapg if the spectral one is not, else ais-impute, or
+apg up to 10,000 cells.
 Details: snapimpute solvers NAME."""
 
 
@@ -59,7 +61,7 @@ def _table() -> Table:
     table.add_column("penalties", ratio=1, overflow="fold")
     table.add_column("discrete aware", ratio=1, overflow="fold")
     table.add_column("an iteration costs", ratio=3, overflow="fold")
-    table.add_column("paper", ratio=3, min_width=12, overflow="fold")
+    table.add_column("paper", ratio=3, min_width=11, overflow="fold")
     for name, solver in SOLVERS.items():
         card = solver.card
         aware = "no" if not card.discrete else "convex ones" if card.convex else "yes"

@@ -8,12 +8,10 @@ does not see the alphabet.
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +19,6 @@ import numpy as np
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import low_rank_alphabet, senate_votes
 from snapimpute.experiments.comparison import Method
-from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
 from snapimpute.recipe import Recipe
 from snapimpute.solvers import APG, Result, solve
@@ -113,31 +110,6 @@ def run_unit(source: str, share: float, seed: int, methods: Sequence[Method] = M
         spent = time.perf_counter() - begin
         out.append(Score(source, share, seed, method.label, error, square, error == 0, lam, xi, round(spent, 2)))
     return out
-
-
-def run_all(
-    units: Iterable[tuple[str, float, int]],
-    folder: Path,
-    each: Callable[[Callable[..., None], list[tuple[str, float, int]]], None],
-) -> list[Score]:
-    """Run every unit whose file is not in the folder yet, through ``each``, and give back all scores."""
-    wanted = list(units)
-    each(_run_and_write, [(*unit, folder) for unit in wanted if not _file(folder, *unit).exists()])  # type: ignore[misc]
-    return [score for unit in wanted for score in read(_file(folder, *unit))]
-
-
-def _run_and_write(source: str, share: float, seed: int, folder: Path) -> None:
-    scores = [asdict(score) for score in run_unit(source, share, seed)]
-    write_atomically(_file(folder, source, share, seed), json.dumps(scores, indent=1).encode())
-
-
-def read(path: Path) -> list[Score]:
-    """The scores of one unit."""
-    return [Score(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
-
-
-def _file(folder: Path, source: str, share: float, seed: int) -> Path:
-    return folder / f"{source}-{100 * share:g}-{seed}.json"
 
 
 # ---------------------------------------------------------------- tuning

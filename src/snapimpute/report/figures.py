@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.experiments.comparison import Outcome
+from snapimpute.experiments.recovery import SOURCES, Line
 from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
+from snapimpute.penalties import CellPenalty
 from snapimpute.types import Array
 
 MISSING = "#e4e4e4"
@@ -46,6 +48,93 @@ def completion(
     _convergence(left, outcomes)
     _errors(right, outcomes)
     save(figure, path)
+
+
+def recovery(path: Path, lines: Sequence[Line]) -> None:
+    """Draw error rate, squared error relative to ξ = 0 and exact recovery against the share observed."""
+    sources = list(dict.fromkeys(line.source for line in lines))
+    methods = list(dict.fromkeys(line.method for line in lines))
+    figure = Figure(figsize=(4.2 * len(sources), 9.6), layout="constrained")
+    axes = figure.subplots(3, len(sources), squeeze=False, sharex="col")
+    for column, source in zip(axes.T, sources, strict=True):
+        for number, method in enumerate(methods):
+            mine = [line for line in lines if (line.source, line.method) == (source, method)]
+            shares = np.array([100 * line.share for line in mine])
+            style = _study_style(method, number)
+            errors = 100 * np.array([[line.error, line.error_se] for line in mine]).T
+            ratios = np.array([[line.square_ratio, line.square_ratio_se] for line in mine]).T
+            column[0].errorbar(shares, *errors, **style)
+            column[1].errorbar(shares, *ratios, **style)
+            column[2].plot(shares, [100 * line.exact for line in mine], **style)
+        column[0].set_title(SOURCES[source].title, fontsize=10)
+        column[1].axhline(1, color="#999999", lw=0.8)
+        column[1].set_ylim(top=min(column[1].get_ylim()[1], 1.6))
+        column[2].set(xscale="log", xticks=shares, xticklabels=[f"{share:g}" for share in shares], ylim=(-5, 105))
+        column[2].set_xlabel("per cent observed")
+        column[2].minorticks_off()
+        for axis in column:
+            axis.grid(alpha=0.3)
+    axes[0, 0].set_ylabel("hidden entries predicted wrongly, %")
+    axes[1, 0].set_ylabel("squared error relative to ξ = 0")
+    axes[2, 0].set_ylabel("exact recovery, % of seeds")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    save(figure, path)
+
+
+def _study_style(method: str, number: int) -> dict[str, Any]:
+    """Controls grey and dashed, discrete penalties in colour; ξ = 0 black."""
+    shade = {"ξ = 0": "black", "ξ = 0, uncentred": "#b0b0b0", "ξ = 0, biases": "#808080", "ridge": "#a08060"}
+    control = method in shade
+    colour = shade.get(method) or mpl.colormaps["tab10"](number % 10)
+    return {
+        "label": method,
+        "color": colour,
+        "ls": "--" if control and method != "ξ = 0" else "-",
+        "lw": 1.5,
+        "marker": "os^Dv<>pX*P"[number % 11],
+        "ms": 4,
+    }
+
+
+def penalties(path: Path, alphabet: Alphabet, shown: Mapping[str, CellPenalty]) -> None:
+    """Draw the value, the envelope, the prox and the pull of penalties, with the symbols marked."""
+    symbols = alphabet.symbols
+    margin = 0.6 * float(np.diff(symbols).min())
+    x = np.linspace(symbols[0] - margin, symbols[-1] + margin, 4001)
+    figure = Figure(figsize=(2.2 * len(shown), 6.4), layout="constrained")
+    axes = figure.subplots(3, len(shown), sharex=True, squeeze=False)
+    for (value, prox, pull), (title, penalty) in zip(axes.T, shown.items(), strict=True):
+        envelope, moved = penalty.envelope(x), penalty.prox(x)
+        cost = penalty.value(x)
+        low = float(envelope.min())
+        value.plot(x, cost - low, color=BASELINE, lw=1.2, label="penalty")
+        value.plot(x, envelope - low, color=AWARE, lw=1.8, label="envelope")
+        on_symbols = penalty.value(symbols) - low
+        value.plot(symbols, on_symbols, "o", color="#555555", ms=3)
+        value.set_title(title, fontsize=10)
+        prox.plot(x, x, color=BASELINE, lw=1)
+        prox.plot(x, _broken(x, moved), color=AWARE, lw=1.6)
+        pull.axhline(0, color=BASELINE, lw=1)
+        pull.plot(x, _broken(x, moved) - x, color=PLAIN, lw=1.6)
+        for axis in (value, prox, pull):
+            for a in symbols:
+                axis.axvline(a, color="#888888", lw=0.6, ls=":")
+            axis.set_xticks(symbols, [f"{a:g}" for a in symbols])
+            axis.tick_params(labelsize=8)
+        prox.set_yticks(symbols, [f"{a:g}" for a in symbols])
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    for axis, label in zip(axes[:, 0], ("cost less its minimum", "prox(y)", "pull: prox(y) − y"), strict=True):
+        axis.set_ylabel(label)
+    for axis in axes[2]:
+        axis.set_xlabel("y", fontsize=9)
+    save(figure, path)
+
+
+def _broken(x: Array, y: Array) -> Array:
+    """The curve with a gap where it jumps."""
+    out = y.copy()
+    out[1:][np.abs(np.diff(y)) > 10 * (x[1] - x[0])] = np.nan
+    return out
 
 
 def save(figure: Figure, path: Path) -> None:

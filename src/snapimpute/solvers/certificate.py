@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapimpute.losses import Squares
 from snapimpute.operators import LowRank, Scaled, Sum, partial_svd
 from snapimpute.problem import Problem
 
@@ -108,6 +109,8 @@ def certify(problem: Problem, x: LowRank, *, random_state: int = 0) -> Certifica
 
 
 def _check_convex(problem: Problem) -> None:
+    if not isinstance(problem.loss, Squares):
+        raise ValueError(f"the duality gap is worked out for the least-squares fit only, got {problem.loss!r}")
     if problem.spectral.name != "nuclear" or not problem.convex or problem.spectral.lam <= 0:
         raise ValueError(
             f"a duality gap needs the nuclear norm with λ > 0 and convex terms, got {problem.spectral!r}"

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from snapimpute.losses import Squares
 from snapimpute.operators import LowRank, partial_svd
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
 from snapimpute.problem import Problem
@@ -279,8 +280,9 @@ class APGL(Continued):
 
     @staticmethod
     def _holds(problem: Problem, move: Move, y: Point, lipschitz: float) -> bool:
-        # With a discrete term the curvature is a difference of sums: what rounding may hide counts against the step.
-        doubt = 1e-14 * float(np.sum(problem.targets**2)) if problem.is_discrete else 0.0
+        # But for plain least squares the curvature is a difference of sums: what rounding may hide counts against it.
+        sums = problem.is_discrete or not isinstance(problem.loss, Squares)
+        doubt = 1e-14 * float(np.sum(problem.targets**2)) if sums else 0.0
         return problem.curvature(*move.to, *y) + doubt <= 0.5 * lipschitz * move.length**2
 
     def columns(self, state: MomentumState) -> dict[str, float]:

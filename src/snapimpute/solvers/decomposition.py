@@ -42,8 +42,9 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     falls in every step (column "envelope"), whatever the penalties, and never
     exceeds (P) at the same X. The objective reported is that of (P) at the pair
     (X, U), which X = U would make that of (P); the column "gap" is ‖X − U‖. The
-    certificate bounds the norm of an element of ∇f(X) + λ∂g(X) + ξ∂r(U): it and
-    the gap are the first-order conditions of (P).
+    certificate bounds the norm of an element of ∇f(X) + λ∂g(X) + ξ∂r(U), U the
+    prox of the point that the step began at: it and the gap are the first-order
+    conditions of (P). Nothing of this holds for `ComposedL1`, which is no prox.
 
     Parameters
     ----------

@@ -89,6 +89,7 @@ def solve(
         "why": picked.why,
         "spectral": repr(problem.spectral),
         "discrete": repr(problem.discrete),
+        "loss": repr(problem.loss),
         "max_iter": max_iter,
         "tol": tol,
         "max_rank": max_rank,

@@ -70,7 +70,7 @@ class MM(DenseSolver[MajorisedState]):
         discrete=True,
         convex=False,
         cost="3 passes over a dense table: mn·k, 2mn numbers stored",
-        paper="arXiv 2405.02101, the sequel of the paper",
+        paper="the sequel of the paper, arXiv 2405.02101 (2024)",
     )
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class MM(DenseSolver[MajorisedState]):
         """f(X) + λg(X) + ξr(Z) + ½‖P_Ωᶜ(Z − X)‖²."""
         cells = penalty.value(Z) + 0.5 * (Z - _filled(problem, x)) ** 2
         cells[problem.observations.rows, problem.observations.cols] = 0
-        return problem.loss.value(observed, problem.targets) + problem.spectral.value(x.s) + float(cells.sum())
+        return problem.fit(observed) + problem.spectral.value(x.s) + float(cells.sum())
 
     def merit(self, state: MajorisedState, terms: Terms) -> float:
         """The objective; X of a larger α is no worse for that."""

@@ -81,11 +81,13 @@ class Move(NamedTuple):
 
         If the discrete penalty is not convex its prox may jump, and ∇h with it.
         Then this bounds the distance of 0 from the subdifferential of the joint
-        objective, whose minimum over U is (E), at X and U = prox(Y): in U the
-        residual is Y − X, in X it is (1/step − 1)(Y − X).
+        objective, whose minimum over U is (E), at X and U = prox(Y): on Ωᶜ the
+        residual is Y − X in U and (1/step − 1)(Y − X) in X, on Ω at most
+        max(1, step − 1)/step·‖Y − X‖.
         """
         if self.jumps:
-            return math.hypot(1.0, 1 / self.step - 1) * self.length + self.error / self.step
+            reach = max(math.hypot(1.0, 1 / self.step - 1), 1 / self.step)
+            return reach * self.length + self.error / self.step
         return (max(1.0, self.step - 1.0) * self.length + self.error) / self.step
 
 

@@ -132,7 +132,7 @@ class DavisYin(DenseSolver[DenseState]):
         Z = state.dense
         A = problem.prox_dense(Z, self.gamma)
         target = 2 * A - Z
-        target[seen] -= self.gamma * problem.loss.gradient(A[seen], problem.targets)
+        target[seen] -= self.gamma * problem.fit_gradient(A[seen])
         svd = self.shrunk(problem, target, self.gamma, state, context)
         B = svd.x.to_dense()
         gap, change = float(np.linalg.norm(B - A)), svd.x.distance(state.x)
