@@ -19,7 +19,10 @@ from snapimpute.solvers import SOLVERS, AISImpute, Info, fitting
 
 CLOSE, PATIENCE = 1e-4, 40.0
 PICTURE = Path(__file__).parents[1] / "docs" / "race.png"
-OTHER_PROBLEMS = ("svt", "sdp", "low-rank-sparse", "altmin", "optspace", "sun-luo")
+OTHER_PROBLEMS = (
+    *("svt", "sdp", "low-rank-sparse", "altmin", "optspace", "sun-luo"),
+    *("davis-yin", "admm", "penalty-decomposition"),
+)
 """These minimise something else."""
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("step.py", "memory.py", "solvers.py", "race.py", "published.py")
+BENCHMARKS = ("step.py", "penalties.py", "memory.py", "solvers.py", "sizes.py", "race.py", "published.py")
 
 
 def main() -> None:
