@@ -295,6 +295,16 @@ def test_auto_looks_at_convexity():
         assert chosen.why.startswith(f"{culprit} is not convex: ")
 
 
+def test_auto_looks_at_the_start_where_a_discrete_penalty_is_not_convex():
+    """From zero λ is brought down, from a warm start momentum is taken; `solve` tells which of the two it is."""
+    problem = si.Problem(OBSERVATIONS, si.Nuclear(1.5), si.L0("1:5", xi=0.1))
+    assert pick(problem, "auto", warm=True).solver == NIAPG()
+    assert pick(problem, "auto", warm=True).why.startswith("L0(Alphabet([1, 2, 3, 4, 5]), xi=0.1) is not convex")
+    cold = si.solve(problem, max_iter=3)
+    assert cold.settings["solver"] == repr(FaNCL())
+    assert si.solve(problem, x0=cold.x, max_iter=3).settings["solver"] == repr(NIAPG())
+
+
 @every_solver
 def test_init_does_not_move(name):
     """The state before the first iteration has number 0 and nothing known of the change."""

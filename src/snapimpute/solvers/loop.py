@@ -78,10 +78,10 @@ def solve(
     ('converged', 1)
     """
     _check_limits(max_iter, tol, max_rank, evaluate_every)
-    picked = pick(problem, solver)
     start = LowRank.zeros(problem.shape) if x0 is None else x0
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
+    picked = pick(problem, solver, warm=start.rank > 0)
     run = _Run(problem, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)))
     status = run.loop(start, max_iter, tol)
     settings = {

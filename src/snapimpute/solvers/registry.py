@@ -53,8 +53,10 @@ def named(solver: Solver[Any] | str) -> type[Solver[Any]]:
     return type(solver)
 
 
-def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
+def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> Pick:
     """Return the solver given, found by its name, or chosen if that is "auto"; refuse one that does not fit.
+
+    ``warm`` says that the start is not zero: early valleys are behind it, and momentum is worth more than caution.
 
     Examples
     --------
@@ -64,7 +66,7 @@ def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
     'Rank(lam=1.0) is not convex: niAPG keeps the objective below a bound'
     """
     if isinstance(solver, str) and solver == "auto":
-        return _auto(problem)
+        return _auto(problem, warm)
     kind = named(solver)
     objection = kind.objection(problem)
     if objection is not None:
@@ -73,13 +75,15 @@ def pick(problem: Problem, solver: Solver[Any] | str) -> Pick:
     return Pick(kind() if isinstance(solver, str) else solver, "given")
 
 
-def _auto(problem: Problem) -> Pick:
-    """By what was measured (docs/how-to-choose.md): convexity first, then the size."""
-    if problem.discrete is not None and problem.is_discrete and not problem.discrete.convex:
+def _auto(problem: Problem, warm: bool) -> Pick:
+    """By what was measured (docs/how-to-choose.md): convexity first, then whether the start is warm, and the size."""
+    jumps = problem.discrete is not None and problem.is_discrete and not problem.discrete.convex
+    if jumps and not warm:
         why = "FaNCL brings λ down, which keeps clear of poor stationary points, and falls at every λ"
         return Pick(FaNCL(), f"{problem.discrete!r} is not convex: {why}")
-    if not problem.spectral.convex:
-        return Pick(NIAPG(), f"{problem.spectral!r} is not convex: niAPG keeps the objective below a bound")
+    if not problem.convex:
+        term = problem.discrete if problem.spectral.convex else problem.spectral
+        return Pick(NIAPG(), f"{term!r} is not convex: niAPG keeps the objective below a bound")
     m, n = problem.shape
     if m * n <= SMALL_CELLS:
         return Pick(APG(), f"every term is convex and {m}×{n} is small: APG, as whole SVDs are cheap at any rank")
