@@ -10,6 +10,7 @@ from snapimpute import (
     MCP,
     SCAD,
     Alphabet,
+    ByColumn,
     CappedL1,
     LogSum,
     Nuclear,
@@ -80,7 +81,9 @@ def test_every_name_builds_a_problem_with_its_strengths(observations, spectral, 
     if discrete is None:
         assert problem.discrete is None
     else:
-        assert problem.discrete.xi == 0.25
+        m, n = observations.shape
+        unit = (m * n - len(observations)) ** 0.5 if discrete == "l2" else 1.0  # ξ of a norm is for each entry
+        assert problem.discrete.xi == pytest.approx(0.25 * unit)
 
 
 def test_names_mean_their_penalties(observations):
@@ -121,18 +124,20 @@ def test_wrong_weights_are_refused():
 
 @pytest.mark.parametrize(
     ("discrete", "unit"),
-    [("l1", 0.5), ("l1-composed", 0.5), ("l0", 0.25), ("l0-fractional", 0.25), ("lp", 0.5**1.5), ("ridge", 1.0)],
+    [
+        *(("l1", 0.5), ("l1-composed", 0.5), ("l0", 0.25), ("l0-fractional", 0.25)),
+        *(("lp", 0.5**1.5), ("l2", 0.5), ("ridge", 1.0), (None, 1.0)),
+    ],
 )
-def test_the_unit_of_xi(observations, discrete, unit):
+def test_the_unit_of_xi(discrete, unit):
     """ξ is measured such that the penalty scales with the symbols as the fit does."""
-    assert Recipe(Alphabet.of("0,0.5,3"), discrete=discrete).xi_unit(observations) == pytest.approx(unit)
+    assert Recipe(Alphabet.of("0,0.5,3"), discrete=discrete).xi_unit == pytest.approx(unit)
 
 
-def test_the_unit_of_xi_of_a_norm(observations):
-    """A norm of N unobserved entries pulls each of them by ξ/√N, so the unit has the factor √N."""
-    m, n = observations.shape
-    hidden = m * n - len(observations)
-    assert Recipe(Alphabet.of("0,0.5,3"), discrete="l2").xi_unit(observations) == pytest.approx(0.5 * hidden**0.5)
+def test_penalties_by_column_are_refused():
+    """A recipe decides by one alphabet: with several the error says what to use."""
+    with pytest.raises(ValueError, match="several alphabets.*use Problem and solve"):
+        Recipe(ALPHABET, discrete=ByColumn([L1("1:5", 0.1)], [0, 0]))
 
 
 def test_every_spectral_penalty_has_its_name():

@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from snapimpute import tuning
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import low_rank_alphabet
 from snapimpute.experiments import recovery, units
 from snapimpute.experiments.comparison import Method
 from snapimpute.experiments.recovery import PLAIN, Line, Score, Source, as_markdown, run_unit, summarise, verdict
 from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
 
-SHARE, SEED = 0.6, 1
-FEW = (
-    Method(PLAIN, center="mean"),
-    Method("ridge", discrete="ridge", center="mean"),
-    Method("L1", discrete="l1", center="mean"),
-)
+SHARE, SEED = 0.6, 12
+XI_STEPS = (0.1, 0.5)  # strong enough to be seen in the errors
+RESCALED = "ξ = 0, rescaled"
+FEW = (PLAIN, RESCALED, "ridge", "L1")
 
 
 def noisy_blocks(seed: int) -> Observations:
@@ -36,16 +36,18 @@ def noisy_blocks(seed: int) -> Observations:
     return Observations.from_dense(np.where(wrong, 1 - table, table))
 
 
-def opposite_where_hidden(seed: int) -> Observations:
-    """The same, but every entry that a unit hides is the other symbol."""
+def ones_where_hidden(seed: int) -> Observations:
+    """The same, but every entry that a unit hides is 1."""
     data = noisy_blocks(seed)
     _, hidden = data.split(1 - SHARE, random_state=seed)
     cells = data.rows.astype(int) * 15 + data.cols
     unseen = np.isin(cells, hidden.rows.astype(int) * 15 + hidden.cols)
-    return data.with_values(np.where(unseen, 1 - data.values, data.values))
+    return data.with_values(np.where(unseen, 1.0, data.values))
 
 
-def watched_unit(make: Callable[[int], Observations]) -> tuple[list[Score], list[Any]]:
+def watched_unit(
+    make: Callable[[int], Observations], seed: int = SEED, labels: Sequence[str] = FEW
+) -> tuple[list[Score], list[Any]]:
     """Scores of a unit on a tiny source, and the result of every fit on the way."""
     fits = []
 
@@ -53,11 +55,12 @@ def watched_unit(make: Callable[[int], Observations]) -> tuple[list[Score], list
         fits.append(original(*args, **options))
         return fits[-1]
 
-    original = recovery.solve
+    original = tuning.solve
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recovery.SOURCES, "tiny", Source("tiny blocks", Alphabet.of("0,1"), make))
-        patch.setattr(recovery, "solve", solve)
-        return run_unit("tiny", SHARE, SEED, FEW), fits
+        patch.setattr(recovery, "XI_STEPS", XI_STEPS)
+        patch.setattr(tuning, "solve", solve)
+        return run_unit("tiny", SHARE, seed, labels), fits
 
 
 @pytest.fixture(scope="module")
@@ -71,37 +74,37 @@ def timeless(scores: Sequence[Score]) -> list[Score]:
 
 # ---------------------------------------------------------------- a unit
 def test_hidden_entries_have_no_say(unit):
-    """With every hidden symbol the other one, all fits and the λ and ξ chosen are the same: right becomes wrong."""
-    (scores, fits), (others, refits) = unit, watched_unit(opposite_where_hidden)
-    assert [(s.lam, s.xi) for s in scores] == [(s.lam, s.xi) for s in others]
+    """With other hidden symbols all fits on the way and the strengths chosen are the same, only errors differ."""
+    (scores, fits), (others, refits) = unit, watched_unit(ones_where_hidden)
+    assert [(s.lam, s.xi, s.scale) for s in scores] == [(s.lam, s.xi, s.scale) for s in others]
     assert len(fits) == len(refits)
     for a, b in zip(fits, refits, strict=True):
         assert np.array_equal(a.x.to_dense(), b.x.to_dense())
-    for a, b in zip(scores, others, strict=True):
-        assert a.error == pytest.approx(1 - b.error)
+    assert all(a.error != b.error for a, b in zip(scores, others, strict=True))
 
 
 def test_the_same_seed_gives_the_same_scores(unit):
     """A unit run again has the same scores to the last bit, with another seed others."""
     assert timeless(unit[0]) == timeless(watched_unit(noisy_blocks)[0])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(recovery.SOURCES, "tiny", Source("tiny blocks", Alphabet.of("0,1"), noisy_blocks))
-        other = run_unit("tiny", SHARE, SEED + 1, FEW[:1])
+    other, _ = watched_unit(noisy_blocks, SEED + 1, FEW[:1])
     assert other[0].error != unit[0][0].error
 
 
 def test_a_unit_has_a_score_for_every_method(unit):
-    """The scores carry the setting, come in the order of the methods, and exact means no error."""
+    """The scores of the methods asked for carry the setting and come in order, and exact means no error."""
     scores, _ = unit
-    assert [s.method for s in scores] == [m.label for m in FEW]
+    assert tuple(s.method for s in scores) == FEW
+    assert [s.method for s in watched_unit(noisy_blocks, labels=("L1", "no such"))[0]] == ["L1"]
     for s in scores:
         assert (s.source, s.share, s.seed) == ("tiny", SHARE, SEED)
         assert 0 <= s.error < 0.5
         assert s.square > 0
         assert s.seconds >= 0
         assert s.exact is (s.error == 0)
-        assert (s.xi > 0) == (s.method != PLAIN)
-        assert s.xi in (0.0, *recovery.XI_STEPS)
+        assert (s.xi > 0) == (s.method in ("ridge", "L1"))
+        assert s.scale >= 1
+        assert s.scale == 1 or s.method == RESCALED
+        assert s.xi in (0.0, *XI_STEPS)
 
 
 def l1_prox(x: Any, xi: float) -> Any:
@@ -111,7 +114,7 @@ def l1_prox(x: Any, xi: float) -> Any:
 
 
 def test_the_error_is_that_of_the_strengths_reported(unit):
-    """Dense iterations to convergence, with nothing but λ and ξ taken from the score, err on as many entries."""
+    """Dense iterations to convergence, with only λ, ξ and the scale taken from the score, err on as many entries."""
     known, hidden = noisy_blocks(SEED).split(1 - SHARE, random_state=SEED)
     mean, seen = known.values.mean(), np.zeros(known.shape, dtype=bool)
     seen[known.rows, known.cols] = True
@@ -120,6 +123,7 @@ def test_the_error_is_that_of_the_strengths_reported(unit):
     for score in unit[0]:
         pull = {
             PLAIN: lambda x, _: x,
+            RESCALED: lambda x, _: x,
             "ridge": lambda x, xi: (x + 2 * xi * mean) / (1 + 2 * xi),
             "L1": l1_prox,
         }[score.method]
@@ -127,35 +131,51 @@ def test_the_error_is_that_of_the_strengths_reported(unit):
         for _ in range(1500):
             U, s, Vt = np.linalg.svd(np.where(seen, data, pull(X + mean, score.xi)) - mean, full_matrices=False)
             X = (U * np.maximum(s - score.lam, 0)) @ Vt
-        estimate = (X + mean)[hidden.rows, hidden.cols]
+        estimate = (score.scale * X + mean)[hidden.rows, hidden.cols]
         assert np.abs(estimate - 0.5).min() > 1e-4  # no entry is undecided
         assert score.error == np.mean((estimate > 0.5) != hidden.values)
 
 
+class Fitted(NamedTuple):
+    """As much of a result as is scored: X, and X + B with a constant B."""
+
+    x: Any
+    offset: float
+
+    def entries(self, rows: Any, cols: Any) -> Any:
+        return self.x.entries(rows, cols) + self.offset
+
+
 def test_scores_are_counted_in_units_of_the_gap():
     """Estimates beyond the alphabet count as its end, squares in units of the smallest gap, errors by the nearest."""
-
-    class Estimates:
-        def entries(self, rows: Any, cols: Any) -> Any:
-            return np.array([-9.0, 1.2, 2.9, 7.0])
-
+    ternary = Alphabet.of("0,2,6")
     test = Observations.from_dense([[0.0, 2.0], [2.0, 6.0]])
-    error, square = recovery._scores(Estimates(), test, Alphabet.of("0,2,6"))
+    table = LowRank.from_dense(np.array([[-10.0, 0.2], [1.9, 6.0]]))
+    error, square = recovery._scores(Fitted(table, 1.0), test, ternary, 1.0)  # -9, 1.2, 2.9, 7
     assert error == 0.0
     assert square == pytest.approx(np.mean([0, 0.8**2, 0.9**2, 0]) / 2**2)
-    error, _ = recovery._scores(Estimates(), test.with_values([2.0, 2.0, 2.0, 6.0]), Alphabet.of("0,2,6"))
+    error, _ = recovery._scores(Fitted(table, 1.0), test.with_values([2.0, 2.0, 2.0, 6.0]), ternary, 1.0)
     assert error == 0.25
+
+
+def test_the_scale_is_that_of_the_matrix_without_offsets():
+    """A scale multiplies X, not the mean that was subtracted before."""
+    test = Observations.from_dense([[0.0, 2.0], [2.0, 6.0]])
+    table = LowRank.from_dense(np.array([[-0.5, 0.2], [0.6, 2.0]]))
+    error, square = recovery._scores(Fitted(table, 1.0), test, Alphabet.of("0,2,6"), 2.0)  # 0, 1.4, 2.2, 5
+    assert error == 0.0
+    assert square == pytest.approx(np.mean([0, 0.6**2, 0.2**2, 1]) / 2**2)
 
 
 def test_an_interrupted_fit_ends_the_unit(monkeypatch):
     """Ctrl-C during a fit is not taken for its end."""
-    original = recovery.solve
+    original = tuning.solve
 
     def interrupted(*args: Any, **options: Any) -> Any:
         result = original(*args, **options)
         return replace(result, status=replace(result.status, code="interrupted"))
 
-    monkeypatch.setattr(recovery, "solve", interrupted)
+    monkeypatch.setattr(tuning, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
         watched_unit(noisy_blocks)
 
@@ -186,11 +206,16 @@ def test_the_path_has_patience(monkeypatch, scores, tried):
             yield score
 
     monkeypatch.setattr(recovery, "_path", path)
-    monkeypatch.setattr(recovery, "_scores", lambda result, *_: result)
+    # of two scales the second is worse by one score and better by none
+    monkeypatch.setattr(recovery, "_scores", lambda result, test, alphabet, c: (result[0], result[1] + c))
     recipe = recovery.Recipe(Alphabet.of("0,1"))
-    trials = list(recovery._walk_down(recipe, None, None, [1.0] * len(scores), 0.25))
-    assert [(t.error, t.square) for t in trials] == scores[:tried] == fitted
-    assert [(t.place, t.xi) for t in trials] == [(place, 0.25) for place in range(tried)]
+    trials = list(recovery._walk_down(recipe, None, None, [1.0] * len(scores), 0.25, (0.0, 1.0)))
+    assert fitted == scores[:tried]
+    assert trials == [
+        recovery._Trial(error, square + c, place, 0.25, c)
+        for place, (error, square) in enumerate(scores[:tried])
+        for c in (0.0, 1.0)
+    ]
 
 
 def test_each_score_has_its_own_strengths(monkeypatch):
@@ -198,13 +223,15 @@ def test_each_score_has_its_own_strengths(monkeypatch):
     known, hidden = noisy_blocks(0).split(0.4)
     grid = []
 
-    def walk(recipe: Any, kept: Observations, held: Observations, lams: Sequence[float], xi: float) -> list[Any]:
+    def walk(
+        recipe: Any, kept: Observations, held: Observations, lams: Sequence[float], xi: float, *_: Any
+    ) -> list[Any]:
         assert len(kept) + len(held) == len(known)
         assert len(held) == round(0.2 * len(known))
         grid[:] = lams
         first, second, _ = (step for step in recovery.XI_STEPS)
         scripted = {first: [(0.3, 0.2), (0.2, 0.3)], second: [(0.2, 0.25), (0.2, 0.28)]}.get(xi, [(0.9, 0.1)])
-        return [recovery._Trial(error, square, place, xi) for place, (error, square) in enumerate(scripted)]
+        return [recovery._Trial(error, square, place, xi, 1.0) for place, (error, square) in enumerate(scripted)]
 
     def final(recipe: Any, observed: Any, test: Any, lams: Any, trial: Any) -> tuple[float, float]:
         assert (observed, test) == (known, hidden)
@@ -213,14 +240,14 @@ def test_each_score_has_its_own_strengths(monkeypatch):
     monkeypatch.setattr(recovery, "_walk_down", walk)
     monkeypatch.setattr(recovery, "_final", final)
     found = recovery._tuned(Method("L1", discrete="l1", center="mean"), known, hidden, Alphabet.of("0,1"), 0)
-    assert found == (10.2, 10.1, grid[0], recovery.XI_STEPS[1])
+    assert found == (10.2, 10.1, grid[0], (0.2, 0.25, 0, recovery.XI_STEPS[1], 1.0))
     assert len(grid) == recovery.LAM_STEPS
     assert np.allclose(np.array(grid[1:]) / grid[:-1], recovery.LAM_RATIO)
     assert all(a > b for a, b in pairwise(grid))
 
 
 def test_the_controls_of_a_claim_are_among_the_methods():
-    """Beside the discrete penalties stand ξ = 0 centred, uncentred and with biases, and the ridge; labels differ."""
+    """Beside the penalties stand ξ = 0 centred, uncentred, with biases and rescaled, and the ridge; labels differ."""
     assert recovery.METHODS[0] == Method(PLAIN, discrete=None, center="mean")
     for control in (
         Method("ξ = 0, uncentred", discrete=None, center=None),
@@ -228,11 +255,32 @@ def test_the_controls_of_a_claim_are_among_the_methods():
         Method("ridge", discrete="ridge", center="mean"),
     ):
         assert control in recovery.METHODS
+    (rescaled,) = (m for m in recovery.METHODS if m.scales != (1.0,))
+    assert (rescaled.label, rescaled.discrete, rescaled.center) == (RESCALED, None, "mean")
+    assert 1.0 in rescaled.scales
+    assert max(rescaled.scales) >= 2
     aware = [m for m in recovery.METHODS if m.discrete_aware]
     assert {m.discrete for m in aware} >= {"l1", "l0", "l0-fractional", "lp"}
     for m in aware:  # the same centre without the penalty
         assert any(c.discrete is None and c.center == m.center for c in recovery.METHODS)
+    assert set(recovery.CONTROLS) == {PLAIN, "ξ = 0, uncentred", "ξ = 0, biases", RESCALED, "ridge"}
     assert len({m.label for m in recovery.METHODS}) == len(recovery.METHODS)
+
+
+def test_a_fingerprint_is_that_of_the_definition(monkeypatch):
+    """Each method has its own, the same each time; another grid gives others, another definition that one another."""
+    first = recovery.prints()
+    assert list(first) == [m.label for m in recovery.METHODS]
+    assert len(set(first.values())) == len(first)
+    assert recovery.prints() == first
+    monkeypatch.setattr(recovery, "METHODS", (*recovery.METHODS[:-1], replace(recovery.METHODS[-1], center=None)))
+    *same, last = recovery.prints().items()
+    assert same == list(first.items())[:-1]
+    assert last[1] != list(first.values())[-1]
+    for name, value in (("XI_STEPS", XI_STEPS), ("LAM_RATIO", 0.5), ("LAM_STEPS", 3), ("MAX_ITER", 7)):
+        with monkeypatch.context() as patch:
+            patch.setattr(recovery, name, value)
+            assert not set(recovery.prints().values()) & set(first.values())
 
 
 def test_every_source_gives_entries_on_its_alphabet():
@@ -349,29 +397,22 @@ def test_the_table_says_what_the_lines_say():
                 assert exact == ("60" if line.exact else None)
 
 
-def test_the_verdict_names_the_best_penalty_with_the_same_centre():
-    """Neither the ridge nor another centre can win, whatever their gain; the numbers are those of the winner."""
+def test_the_verdict_sets_the_best_penalty_beside_the_best_controls():
+    """The penalty with the largest gain, ξ = 0, and the best control by each score are named with their numbers."""
     template = Line("signs", 0.02, PLAIN, 7, 0.5, 0.01, 0.0, 0.0, 0.2, 1.0, 0.0, 0.0)
-    gains = {
-        "ξ = 0, uncentred": 0.4,
-        "ξ = 0, biases": 0.4,
-        "ridge": 0.3,
-        "L1": 0.01,
-        "L0": 0.0234,
-        "weighted L1": -0.1,
-        "fractional L0, biases": 0.35,
-    }
+    gains = {"ξ = 0, uncentred": -0.2, "ξ = 0, biases": 0.05, RESCALED: 0.02, "ridge": 0.01}
+    gains |= {"L1": 0.01, "L0": 0.0234, "weighted L1": -0.1}
     lines = [template] + [
-        replace(
-            template, method=m, error=0.5 - g, gain=g, gain_se=g / 4 + 0.1, square_ratio=0.8, square_ratio_se=0.03
-        )
+        replace(template, method=m, error=0.5 - g, gain=g, gain_se=0.1 + g, square_ratio=0.8, square_ratio_se=0.03)
         for m, g in gains.items()
     ]
-    elsewhere = [replace(line, share=0.05, gain=1.0) for line in lines]
-    other = [replace(line, source="blocks", gain=1.0) for line in lines]
+    lines = [replace(line, square_ratio=0.7) if line.method == RESCALED else line for line in lines]
+    elsewhere = [replace(line, share=0.05, gain=1.0, square_ratio=0.1) for line in lines]
+    other = [replace(line, source="blocks", gain=1.0, square_ratio=0.1) for line in lines]
     assert verdict([*other, *elsewhere, *lines], "signs", 0.02) == (
-        f"{recovery.SOURCES['signs'].title}, 2 % observed, 7 seeds: L0 errs on 47.66 %, ξ = 0 on 50.00 %: "
-        "a gain of +2.34 ± 10.59 points; squared error -20.0 ± 3.0 %."
+        f"{recovery.SOURCES['signs'].title}, 2 % observed, 7 seeds: of 3 discrete penalties L0 errs least, on "
+        "47.66 %, ξ = 0 on 50.00 % (gain +2.34 ± 12.34 points), the best control, ξ = 0, biases, on 45.00 %. "
+        "Squared error -20.0 ± 3.0 % against ξ = 0; the best control there, ξ = 0, rescaled, has -30.0 %."
     )
 
 
@@ -383,18 +424,35 @@ class Mark:
     name: str
     share: float
     seed: int
+    method: str
     value: float
 
 
 UNITS = [("a", 0.02, 0), ("a", 0.02, 1), ("a", 0.2, 0), ("b", 0.2, 0)]
+PRINTS = {"one": "x", "two": "y"}
 
 
-def marks(name: str, share: float, seed: int) -> Iterator[Mark]:
-    for k in range(2):
-        yield Mark(name, share, seed, share / 3 + k)
+def marks(name: str, share: float, seed: int, methods: Sequence[str]) -> Iterator[Mark]:
+    for method in methods:
+        yield Mark(name, share, seed, method, share / 3)
 
 
-EXPECTED = [mark for unit in UNITS for mark in marks(*unit)]
+EXPECTED = [mark for unit in UNITS for mark in marks(*unit, tuple(PRINTS))]
+
+
+class Watched:
+    """The trivial study, which keeps a list of what was run; it may break after the first score of a unit."""
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+        self.breaks: Any = None
+
+    def __call__(self, name: str, share: float, seed: int, methods: Sequence[str]) -> Iterator[Mark]:
+        self.ran.append((name, share, seed, methods))
+        for mark in marks(name, share, seed, methods):
+            yield mark
+            if (name, share, seed) == self.breaks:
+                raise KeyboardInterrupt
 
 
 def work_off(jobs: Sequence[units.Job]) -> None:
@@ -404,37 +462,42 @@ def work_off(jobs: Sequence[units.Job]) -> None:
 
 def test_only_missing_units_are_run(tmp_path):
     """What has a file is not run again; the scores of all units come back exactly, in the order of the units."""
-    folder, ran = tmp_path / "new" / "scores", []
+    folder, study, both = tmp_path / "new" / "scores", Watched(), tuple(PRINTS)
+    assert units.collect(study, Mark, UNITS[1:2], PRINTS, folder, work_off) == EXPECTED[2:4]
+    assert study.ran == [(*UNITS[1], both)]
+    assert units.collect(study, Mark, UNITS, PRINTS, folder, work_off) == EXPECTED
+    assert study.ran == [(*unit, both) for unit in (UNITS[1], UNITS[0], *UNITS[2:])]
+    handed: list[Any] = []
+    assert units.collect(study, Mark, UNITS, PRINTS, folder, handed.extend) == EXPECTED
+    assert handed == []
+    assert len(list(folder.iterdir())) == len(UNITS)
 
-    def watched(*unit: Any) -> Iterator[Mark]:
-        ran.append(unit)
-        return marks(*unit)
 
-    assert units.collect(watched, Mark, UNITS[1:2], folder, work_off) == EXPECTED[2:4]
-    assert ran == UNITS[1:2]
-    assert units.collect(watched, Mark, UNITS, folder, work_off) == EXPECTED
-    assert ran == [UNITS[1], UNITS[0], *UNITS[2:]]
-    assert units.collect(watched, Mark, UNITS, folder, work_off) == EXPECTED
-    assert len(ran) == len(UNITS) == len(list(folder.iterdir()))
+def test_only_methods_made_otherwise_are_run_again(tmp_path):
+    """A method that is new or has another fingerprint is run in every unit, the others stay as they are."""
+    study = Watched()
+    units.collect(study, Mark, UNITS, PRINTS, tmp_path, work_off)
+    study.ran.clear()
+    changed = {"one": "x", "three": "z", "two": "other"}
+    found = units.collect(study, Mark, UNITS, changed, tmp_path, work_off)
+    assert study.ran == [(*unit, ("three", "two")) for unit in UNITS]
+    assert found == [mark for unit in UNITS for mark in marks(*unit, tuple(changed))]
+    assert units.collect(study, Mark, UNITS, {"two": "other"}, tmp_path, work_off) == [
+        mark for mark in found if mark.method == "two"
+    ]
+    assert len(study.ran) == len(UNITS)
 
 
 def test_a_study_broken_off_goes_on(tmp_path):
     """A unit that raises in the middle leaves no file, those before it are kept, and the next run does the rest."""
-    ran, broken = [], True
-
-    def breaking(*unit: Any) -> Iterator[Mark]:
-        ran.append(unit)
-        for mark in marks(*unit):
-            yield mark
-            if unit == UNITS[2] and broken:
-                raise KeyboardInterrupt
-
+    study = Watched()
+    study.breaks = UNITS[2]
     with pytest.raises(KeyboardInterrupt):
-        units.collect(breaking, Mark, UNITS, tmp_path, work_off)
+        units.collect(study, Mark, UNITS, PRINTS, tmp_path, work_off)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a-2-0.json", "a-2-1.json"]
-    ran, broken = [], False
-    assert units.collect(breaking, Mark, UNITS, tmp_path, work_off) == EXPECTED
-    assert ran == UNITS[2:]
+    study.ran, study.breaks = [], None
+    assert units.collect(study, Mark, UNITS, PRINTS, tmp_path, work_off) == EXPECTED
+    assert study.ran == [(*unit, tuple(PRINTS)) for unit in UNITS[2:]]
 
 
 def test_files_appear_whole(tmp_path, monkeypatch):
@@ -451,7 +514,7 @@ def test_files_appear_whole(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "replace", watched)
     with pytest.raises(OSError, match="no space"):
-        units.collect(marks, Mark, UNITS, tmp_path, work_off)
+        units.collect(marks, Mark, UNITS, PRINTS, tmp_path, work_off)
     assert moved == ["a-2-0.json", "a-2-1.json", "a-20-0.json", "b-20-0.json"]
     assert sorted(p.name for p in tmp_path.iterdir()) == moved[:3]
 
@@ -459,5 +522,6 @@ def test_files_appear_whole(tmp_path, monkeypatch):
 def test_scores_of_the_study_survive_their_file(tmp_path, unit):
     """The scores of a unit read back from their file are equal to those that were written."""
     scores, _ = unit
-    read = units.collect(lambda *_: scores, Score, [("tiny", SHARE, SEED)], tmp_path, work_off)
+    given = dict.fromkeys(FEW, "x")
+    read = units.collect(lambda *_: scores, Score, [("tiny", SHARE, SEED)], given, tmp_path, work_off)
     assert read == scores

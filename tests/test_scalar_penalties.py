@@ -330,7 +330,6 @@ def test_least_is_the_least_value(penalty):
     costs = cost(penalty, fine(penalty, symbols[0], max(symbols[-1], symbols[0] + 1)))
     assert penalty.least <= costs.min() + 1e-12 * (1 + costs.min())
     assert costs.min() <= penalty.least + 1e-3 * penalty.xi * max(penalty.weights.sum(), 1)
-    assert_allclose(penalty.least_total(7), 7 * penalty.least)
 
 
 def test_least_where_it_is_known():

@@ -28,12 +28,12 @@ from snapimpute.problem import Problem
 from snapimpute.solvers import Result, certify, solve
 
 if TYPE_CHECKING:
-    from snapimpute import baselines, datasets, metrics, tuning
+    from snapimpute import baselines, datasets, metrics, rivals, tuning
     from snapimpute.estimator import SnapImputer, complete
 
 __version__ = "0.1.0"
 
-_LAZY_MODULES = ("baselines", "datasets", "metrics", "tuning")
+_LAZY_MODULES = ("baselines", "datasets", "metrics", "rivals", "tuning")
 _LAZY_NAMES = {"SnapImputer": "estimator", "complete": "estimator"}
 
 
@@ -77,6 +77,7 @@ __all__ = [
     "complete",
     "datasets",
     "metrics",
+    "rivals",
     "solve",
     "solvers",
     "tuning",

@@ -128,11 +128,13 @@ class DiscreteTerm:
         """The least value over all matrices."""
         m = self.observations.shape[0]
         total = 0.0
-        for part in self.parts:
-            if part.penalty is not None:
-                width = self.observations.shape[1] if part.cols is None else part.cols.size
-                known = len(self.observations) if part.observed is None else part.observed.size
-                total += part.penalty.least_total(m * width - known)
+        for penalty, cols, observed in self.parts:
+            width = self.observations.shape[1] if cols is None else cols.size
+            hidden = m * width - (len(self.observations) if observed is None else observed.size)
+            if isinstance(penalty, CellPenalty):
+                total += hidden * penalty.least
+            elif isinstance(penalty, L2):
+                total += penalty.least_total(hidden)
         return total
 
 

@@ -17,9 +17,8 @@ from snapimpute.operators import LowRank
 from snapimpute.operators.threads import cut
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.plan import Plan, Strength, settle
-from snapimpute.problem import Problem
 from snapimpute.recipe import Center, Weights
-from snapimpute.solvers import Result, Solver, solve
+from snapimpute.solvers import Result, Solver
 from snapimpute.tables import BLOCK_CELLS, Index, Table, read_table
 from snapimpute.types import Array
 
@@ -202,15 +201,15 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             solver=self.solver,
             **limits,
         )
-        problem = plan.recipe.problem(observations, plan.lam, plan.xi)
-        result = solve(problem, self.solver, **limits)
+        result = plan.fit(observations, self.solver, **limits)
         self._row_labels = table.row_labels
-        self._keep(plan, problem, result)
+        self._keep(plan, result)
 
-    def _keep(self, plan: Plan, problem: Problem, result: Result) -> None:
-        self.alphabet_, self.center_, self.choice_ = plan.recipe.alphabet, plan.recipe.center, plan.choice
-        self.lam_ = getattr(problem.spectral, "lam", None)
-        self.xi_ = 0.0 if problem.discrete is None else problem.discrete.xi
+    def _keep(self, plan: Plan, result: Result) -> None:
+        recipe = plan.recipe
+        self.alphabet_, self.center_, self.choice_ = recipe.alphabet, recipe.center, plan.choice
+        self.lam_ = recipe.spectral.lam if isinstance(recipe.spectral, SpectralPenalty) else plan.lam
+        self.xi_ = recipe.discrete.xi if isinstance(recipe.discrete, DiscretePenalty) else plan.xi
         self.left_, self.singular_values_, self.right_ = result.x.U, result.x.s, result.x.V
         self.offsets_ = result.offsets
         self.solver_, self.solver_why_ = result.settings["solver"], result.settings["why"]

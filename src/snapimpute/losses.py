@@ -83,11 +83,11 @@ class Multinomial(Loss):
         return shares
 
     def value(self, x: Array, targets: Array) -> float:
-        """Σ log Σ_k exp(x_k) − x_observed."""
+        """scale·Σ (log Σ_k exp(x_k) − x_observed)."""
         return self.scale * (float(logsumexp(self.log_odds(x), axis=0).sum()) - float(x @ targets))
 
     def gradient(self, x: Array, targets: Array) -> Array:
-        """Probability less what was observed."""
+        """scale·(probability less what was observed)."""
         return self.scale * (self.probabilities(x)[:-1].ravel() - targets)
 
 

@@ -11,8 +11,8 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.recipe import Center, Recipe, Weights
-from snapimpute.solvers import Solver, named
-from snapimpute.tuning import Choice, choose, lam_grid
+from snapimpute.solvers import Result, Solver, named, pick, solve
+from snapimpute.tuning import Choice, Fit, choose, lam_grid, xi_grid
 
 Strength = float | Literal["auto"]
 
@@ -31,6 +31,21 @@ class Plan:
     lam: float
     xi: float
     choice: Choice | None = None
+
+    def fit(self, observations: Observations, solver: Solver[Any] | str = "auto", **limits: Any) -> Result:
+        """Fit everything at the strengths settled; ``limits`` as in `solve`.
+
+        Where the discrete penalty is not convex the answer depends on the start:
+        λ then comes down the path on which it was chosen.
+        """
+        problem = self.recipe.problem(observations, self.lam, self.xi)
+        x = None
+        if self.choice is not None and not problem.convex:
+            above = sorted({c.lam for c in self.choice.tried if c.xi == self.xi and c.lam > self.lam}, reverse=True)
+            more = {name: limits[name] for name in ("max_rank", "random_state") if name in limits}
+            for result in Fit(observations, self.recipe, solver, **more).down(above, self.xi):
+                x = result.x
+        return solve(problem, solver, x0=x, **limits)
 
 
 def settle(
@@ -69,6 +84,7 @@ def settle(
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)
+    _refuse_early(observations, recipes[0], solver, xi)
     if len(recipes) == 1 and lam != "auto" and xi != "auto":
         return Plan(recipes[0], lam, xi)
     if len(observations) < MIN_OBSERVED or min(observations.shape) == 1:
@@ -83,7 +99,7 @@ def _tuned(
     """Choose a recipe first, with ξ = 0 while ξ is open, which is much faster; then the strengths that are open."""
     recipe = recipes[0]
     if len(recipes) > 1:
-        plain = 0.0 if xi == "auto" else xi
+        plain = 0.0 if xi == "auto" and 0.0 in xi_grid(recipe, limits["solver"], observations) else xi
         choices = [choose(observations, one, lam=lam, xi=plain, **limits) for one in recipes]
         best = min(range(len(recipes)), key=lambda i: choices[i].best.score)
         recipe, choice = recipes[best], choices[best]
@@ -101,6 +117,12 @@ def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tupl
         1.0 if lam == "auto" and not kind.uses_lam else lam,
         0.0 if xi == "auto" and not kind.card.discrete else xi,
     )
+
+
+def _refuse_early(observations: Observations, recipe: Recipe, solver: Solver[Any] | str, xi: Strength) -> None:
+    """Raise now what the solver would object to at the largest ξ, not after an hour at the others."""
+    strongest = max(xi_grid(recipe)) if xi == "auto" else xi
+    pick(recipe.problem(observations, 1.0, strongest), solver)
 
 
 def _check_strength(name: str, value: object, is_open: bool, penalty: str) -> Strength:

@@ -142,6 +142,11 @@ class Problem:
         """Its gradient on Ω."""
         return self.loss.gradient(x_observed + self._base, self._goal)
 
+    @cached_property
+    def scale(self) -> float:
+        """The size of the data as solvers feel it, ‖∇loss(0)‖: under least squares ‖P_Ω(O − B)‖."""
+        return float(np.linalg.norm(self.fit_gradient(np.zeros(len(self.observations)))))
+
     def at_observed(self, x: LowRank) -> Array:
         """P_Ω(X), in the stored order of the observations."""
         return x.entries(self.observations.rows, self.observations.cols)

@@ -20,6 +20,7 @@ from snapimpute.penalties import (
     L2,
     MCP,
     SCAD,
+    ByColumn,
     CappedL1,
     ComposedL1,
     DiscretePenalty,
@@ -102,7 +103,8 @@ class Recipe:
         that has its λ already.
     discrete : str, DiscretePenalty or None
         A name of `DISCRETE`, "ridge" (the control that does not see the
-        alphabet), a penalty that has its ξ already, or nothing.
+        alphabet), a penalty that has its ξ already, or nothing. ξ of "l2" is
+        for each entry: the norm of N unobserved ones gets ξ√N.
     weights : {None, "frequency"} or array_like
         One for each symbol: 1, K times the observed frequencies, or as given.
     center : {None, "mean", "biases"}
@@ -125,6 +127,10 @@ class Recipe:
         _check_name("spectral", self.spectral, SPECTRAL, SpectralPenalty)
         if self.discrete is not None:
             _check_name("discrete", self.discrete, (*DISCRETE, "ridge"), DiscretePenalty)
+        if isinstance(self.discrete, ByColumn):
+            raise ValueError(
+                "discrete=ByColumn(...) has several alphabets, a recipe only one to decide by: use Problem and solve"
+            )
         if self.center not in (None, "mean", "biases"):
             raise ValueError(f'center must be None, "mean" or "biases", got {self.center!r}')
         self._check_weights()
@@ -157,6 +163,9 @@ class Recipe:
             return self.discrete
         if self.discrete == "ridge":
             return Ridge(float(observations.values.mean()), xi)
+        if self.discrete == "l2":
+            m, n = observations.shape
+            xi *= math.sqrt(m * n - len(observations))
         return DISCRETE[self.discrete].build(self.alphabet, xi, self._symbol_weights(observations))
 
     def _symbol_weights(self, observations: Observations) -> Array | None:
@@ -166,15 +175,12 @@ class Recipe:
             return len(self.alphabet) * self.alphabet.frequencies(observations.values)
         return np.asarray(self.weights, dtype=np.float64)
 
-    def xi_unit(self, observations: Observations) -> float:
+    @property
+    def xi_unit(self) -> float:
         """The ξ that makes the penalty about as strong as the fit of one entry over the distance of two symbols."""
         if not isinstance(self.discrete, str) or self.discrete == "ridge":
             return 1.0
-        unit = smallest_gap(self.alphabet) ** DISCRETE[self.discrete].power
-        if self.discrete == "l2":  # a norm of N entries pulls each of them by ξ/√N
-            m, n = observations.shape
-            unit *= math.sqrt(max(m * n - len(observations), 1))
-        return float(unit)
+        return float(smallest_gap(self.alphabet) ** DISCRETE[self.discrete].power)
 
 
 def offsets(observations: Observations, center: Center) -> LowRank | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -14,7 +14,7 @@ from snapimpute.observations import Observations
 from snapimpute.operators import Sparse, partial_svd
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.recipe import SPECTRAL, Recipe, offsets
-from snapimpute.solvers import Result, Solver, solve
+from snapimpute.solvers import Result, Solver, named, solve
 from snapimpute.types import Array
 
 Metric = Literal["error", "rmse"]
@@ -109,8 +109,8 @@ def choose(
     _check_metric(metric)
     kept, held = observations.split(share, random_state=random_state)
     lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, recipe)), reverse=True)
-    xis = _grid("xi", xi, lambda: xi_grid(kept, recipe))
-    fit = _Fit(kept, recipe, solver, max_iter, tol, max_rank, random_state)
+    xis = _grid("xi", xi, lambda: xi_grid(recipe, solver, kept))
+    fit = Fit(kept, recipe, solver, max_iter, tol, max_rank, random_state)
     tried: list[Candidate] = []
     for one in xis:
         for candidate in _path(fit, held, lams, one, metric):
@@ -121,37 +121,40 @@ def choose(
 
 
 @dataclass(frozen=True)
-class _Fit:
-    """A fit that is open in λ, ξ and the start only."""
+class Fit:
+    """A fit that is open in λ and ξ; parameters as in `choose`."""
 
     observations: Observations
     recipe: Recipe
-    solver: Solver[Any] | str
-    max_iter: int
-    tol: float
-    max_rank: int | None
-    random_state: int
+    solver: Solver[Any] | str = "auto"
+    max_iter: int = 60
+    tol: float = 1e-3
+    max_rank: int | None = None
+    random_state: int = 0
 
-    def __call__(self, lam: float, xi: float, before: Result | None) -> Result:
-        result = solve(
-            self.recipe.problem(self.observations, lam, xi),
-            self.solver,
-            x0=None if before is None else before.x,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_rank=self.max_rank,
-            evaluate_every=self.max_iter,
-            random_state=self.random_state,
-        )
-        if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
-            raise KeyboardInterrupt(result.status.message)
-        return result
+    def down(self, lams: Iterable[float], xi: float) -> Iterator[Result]:
+        """The fits at every λ in turn, each started from the one before."""
+        x = None
+        for lam in lams:
+            result = solve(
+                self.recipe.problem(self.observations, lam, xi),
+                self.solver,
+                x0=x,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                max_rank=self.max_rank,
+                evaluate_every=self.max_iter,
+                random_state=self.random_state,
+            )
+            if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
+                raise KeyboardInterrupt(result.status.message)
+            x = result.x
+            yield result
 
 
-def _path(fit: _Fit, held: Observations, lams: Iterable[float], xi: float, metric: Metric) -> Iterable[Candidate]:
-    best, since, result = np.inf, 0, None
-    for lam in lams:
-        result = fit(lam, xi, result)
+def _path(fit: Fit, held: Observations, lams: Sequence[float], xi: float, metric: Metric) -> Iterable[Candidate]:
+    best, since = np.inf, 0
+    for lam, result in zip(lams, fit.down(lams, xi), strict=True):
         estimate = result.entries(held.rows, held.cols)
         score = held_out_score(metric, held.values, estimate, fit.recipe.alphabet)
         yield Candidate(lam, xi, score, result.x.rank, result.n_iter)
@@ -204,9 +207,17 @@ def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], li
     return [float(one) for one in np.atleast_1d(given)]
 
 
-def xi_grid(observations: Observations, recipe: Recipe) -> list[float]:
-    """ξ to try, 0 first; only that if the penalty brings its own."""
+def xi_grid(
+    recipe: Recipe, solver: Solver[Any] | str = "auto", observations: Observations | None = None
+) -> list[float]:
+    """ξ to try, 0 first; only that if the penalty brings its own.
+
+    With observations, a ξ to which the solver objects is left out: there are solvers that need one above 0.
+    """
     if not recipe.xi_is_open:
         return [0.0]
-    unit = recipe.xi_unit(observations)
-    return [unit * step for step in XI_STEPS]
+    grid = [recipe.xi_unit * step for step in XI_STEPS]
+    if observations is None or (isinstance(solver, str) and solver == "auto"):
+        return grid
+    kind = named(solver)
+    return [xi for xi in grid if kind.objection(recipe.problem(observations, 1.0, xi)) is None] or grid

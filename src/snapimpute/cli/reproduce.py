@@ -43,7 +43,12 @@ def recovery(
     units = [(name, share, seed) for name in sources for share in shares for seed in range(2 if quick else seeds)]
     console = Console()
     scores = collect(
-        recovering.run_unit, recovering.Score, units, out / "scores", lambda rest: _spread(rest, jobs, console)
+        recovering.run_unit,
+        recovering.Score,
+        units,
+        recovering.prints(),
+        out / "scores",
+        lambda rest: _spread(rest, jobs, console),
     )
     lines = recovering.summarise(scores)
     _write(out, "recovery", recovering.as_markdown(lines), lines, console)
@@ -67,11 +72,17 @@ def systems(
 ) -> None:
     """Other systems for finite alphabets beside ours, on the same splits, each tuned on observed entries."""
     chosen = _known(data, comparing.DATA, "--data")
-    units = [(name, share, seed) for name in chosen for share in comparing.DATA[name][1] for seed in range(seeds)]
     console = Console()
-    scores = collect(
-        comparing.run_unit, comparing.Score, units, out / "scores", lambda rest: _spread(rest, jobs, console)
-    )
+    scores = []
+    for name in chosen:
+        scores += collect(
+            comparing.run_unit,
+            comparing.Score,
+            [(name, share, seed) for share in comparing.DATA[name][1] for seed in range(seeds)],
+            comparing.prints(name),
+            out / "scores",
+            lambda rest: _spread(rest, jobs, console),
+        )
     _write(out, "systems", comparing.as_markdown(scores), scores, console)
 
 

@@ -19,8 +19,8 @@ NOTES = """\
 r is the rank, k = r and a dozen guard vectors, a pass one product with the matrix that a step thresholds.
 (E) is the objective with the Moreau envelope of the discrete penalty: what the paper's recursion minimises.
 (P) is the problem with the discrete penalty itself, as the paper states it.
-solver="auto": fancl if the discrete penalty is not convex, niapg if the spectral one is not, else ais-impute, or
-apg up to 10,000 cells.
+solver="auto": fancl if the discrete penalty is not convex (niapg from a warm start), niapg if the spectral one is
+not, else ais-impute, or apg up to 10,000 cells.
 Details: snapimpute solvers NAME."""
 
 

@@ -16,8 +16,9 @@ from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases, Mode
 from snapimpute.observations import Observations
+from snapimpute.plan import Plan
 from snapimpute.recipe import Center, Recipe, Weights
-from snapimpute.solvers import Result, solve
+from snapimpute.solvers import Result
 from snapimpute.tuning import choose, xi_grid
 from snapimpute.types import Array
 
@@ -30,6 +31,8 @@ class Method:
     discrete: str | None = None
     center: Center = None
     weights: Weights = None
+    scales: tuple[float, ...] = (1.0,)
+    """What X may be multiplied by: a control, as part of a gain may be shrinkage undone."""
 
     @property
     def discrete_aware(self) -> bool:
@@ -139,10 +142,10 @@ def remark(alphabet: Alphabet) -> str:
 
 def _run(method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, random_state: int) -> Outcome:
     recipe = Recipe(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
-    xis = [xi for xi in xi_grid(known, recipe) if xi > 0 or not method.discrete]
+    xis = [xi for xi in xi_grid(recipe) if xi > 0 or not method.discrete]
     choice = choose(known, recipe, xi=xis, random_state=random_state)
-    problem = recipe.problem(known, choice.lam, choice.xi)
-    result = solve(problem, max_iter=300, tol=1e-4, random_state=random_state)
+    plan = Plan(recipe, choice.lam, choice.xi, choice)
+    result = plan.fit(known, max_iter=300, tol=1e-4, random_state=random_state)
     if result.status.code == "interrupted":  # a half-fitted method has no place in a comparison
         raise KeyboardInterrupt(result.status.message)
     estimate = result.entries(hidden.rows, hidden.cols)

@@ -2,8 +2,8 @@
 
 Every method takes the same solver and the same path of λ, each fit started from
 the one before; ξ = 0 is the plain method, in its own row. Beside the discrete
-penalties stand their controls: no centring, biases, and a pull to the mean that
-does not see the alphabet.
+penalties stand their controls: no centring, biases, a pull to the mean that
+does not see the alphabet, and a rescaling of X, which undoes shrinkage.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +19,11 @@ import numpy as np
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import low_rank_alphabet, senate_votes
 from snapimpute.experiments.comparison import Method
+from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
 from snapimpute.recipe import Recipe
-from snapimpute.solvers import APG, Result, solve
-from snapimpute.tuning import PATIENCE, largest_lam
+from snapimpute.solvers import APG, Result
+from snapimpute.tuning import PATIENCE, Fit, largest_lam
 from snapimpute.types import Array
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
@@ -40,6 +41,7 @@ METHODS = (
     Method(PLAIN, center="mean"),
     Method("ξ = 0, uncentred"),
     Method("ξ = 0, biases", center="biases"),
+    Method("ξ = 0, rescaled", center="mean", scales=(1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0)),
     Method("ridge", discrete="ridge", center="mean"),
     Method("L1", discrete="l1", center="mean"),
     Method("weighted L1", discrete="l1", center="mean", weights="frequency"),
@@ -48,6 +50,14 @@ METHODS = (
     Method("Lp, p = ½", discrete="lp", center="mean"),
     Method("fractional L0, biases", discrete="l0-fractional", center="biases"),
 )
+
+
+CONTROLS = tuple(m.label for m in METHODS if not m.discrete_aware)
+
+
+def prints() -> dict[str, str]:
+    """The fingerprint of every method: how it is defined, and the grids that it is tuned on."""
+    return {m.label: fingerprint(m, XI_STEPS, LAM_RATIO, LAM_STEPS, MAX_ITER) for m in METHODS}
 
 
 class Source(NamedTuple):
@@ -97,64 +107,76 @@ class Score:
     lam: float
     xi: float
     seconds: float
+    scale: float = 1.0
 
 
-def run_unit(source: str, share: float, seed: int, methods: Sequence[Method] = METHODS) -> list[Score]:
-    """Split the entries of a source, tune every method on what is known, score it on the rest."""
+def run_unit(source: str, share: float, seed: int, labels: Sequence[str] | None = None) -> list[Score]:
+    """Split the entries of a source, tune methods on what is known, score them on the rest."""
     chosen = SOURCES[source]
     known, hidden = chosen.make(seed).split(1 - share, random_state=seed)
     out = []
-    for method in methods:
-        begin = time.perf_counter()
-        error, square, lam, xi = _tuned(method, known, hidden, chosen.alphabet, seed)
-        spent = time.perf_counter() - begin
-        out.append(Score(source, share, seed, method.label, error, square, error == 0, lam, xi, round(spent, 2)))
+    for method in METHODS:
+        if labels is None or method.label in labels:
+            begin = time.perf_counter()
+            error, square, lam, trial = _tuned(method, known, hidden, chosen.alphabet, seed)
+            spent = round(time.perf_counter() - begin, 2)
+            score = Score(
+                source, share, seed, method.label, error, square, error == 0, lam, trial.xi, spent, trial.scale
+            )
+            out.append(score)
     return out
 
 
 # ---------------------------------------------------------------- tuning
 class _Trial(NamedTuple):
+    """Scores on the held-out entries, and the place of λ in the grid, ξ and the scale that gave them."""
+
     error: float
     square: float
     place: int
     xi: float
+    scale: float
+
+    @property
+    def strengths(self) -> tuple[int, float, float]:
+        """What was chosen."""
+        return self.place, self.xi, self.scale
 
 
 def _tuned(
     method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, seed: int
-) -> tuple[float, float, float, float]:
-    """(Error, squared error, λ, ξ): strengths by each score on a fifth of the known entries, then a fit to all."""
+) -> tuple[float, float, float, _Trial]:
+    """(Error, squared error, λ, trial): strengths by each score on a fifth of the known, then a fit to all."""
     recipe = Recipe(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
     kept, held = known.split(0.2, random_state=seed)
     lams = [largest_lam(kept, recipe) * LAM_RATIO**k for k in range(1, LAM_STEPS + 1)]
-    xis = [step * recipe.xi_unit(known) for step in XI_STEPS] if method.discrete else [0.0]
-    trials = [trial for xi in xis for trial in _walk_down(recipe, kept, held, lams, xi)]
+    xis = [step * recipe.xi_unit for step in XI_STEPS] if method.discrete else [0.0]
+    trials = [trial for xi in xis for trial in _walk_down(recipe, kept, held, lams, xi, method.scales)]
     by_error, by_square = min(trials), min(trials, key=lambda t: (t.square, t.error))
     error, square = _final(recipe, known, hidden, lams, by_error)
-    if (by_square.place, by_square.xi) != (by_error.place, by_error.xi):
+    if by_square.strengths != by_error.strengths:
         square = _final(recipe, known, hidden, lams, by_square)[1]
-    return error, square, lams[by_error.place], by_error.xi
+    return error, square, lams[by_error.place], by_error
 
 
 def _path(recipe: Recipe, observations: Observations, lams: Sequence[float], xi: float) -> Iterator[Result]:
-    x, problem = None, recipe.problem(observations, lams[0], xi)
-    for lam in lams:
-        problem = replace(problem, spectral=problem.spectral.with_lam(lam))
-        result = solve(problem, APG(), x0=x, max_iter=MAX_ITER, tol=1e-3, evaluate_every=MAX_ITER)
-        if result.status.code == "interrupted":
-            raise KeyboardInterrupt(result.status.message)
-        x = result.x
-        yield result
+    return Fit(observations, recipe, APG(), max_iter=MAX_ITER).down(lams, xi)
 
 
 def _walk_down(
-    recipe: Recipe, kept: Observations, held: Observations, lams: Sequence[float], xi: float
+    recipe: Recipe,
+    kept: Observations,
+    held: Observations,
+    lams: Sequence[float],
+    xi: float,
+    scales: Sequence[float],
 ) -> Iterator[_Trial]:
     """Every λ in turn, until neither score has improved for a while."""
     best, since = [math.inf, math.inf], 0
     for place, result in enumerate(_path(recipe, kept, lams, xi)):
-        error, square = _scores(result, held, recipe.alphabet)
-        yield _Trial(error, square, place, xi)
+        trials = [_Trial(*_scores(result, held, recipe.alphabet, c), place, xi, c) for c in scales]
+        yield from trials
+        error, square = min(t.error for t in trials), min(t.square for t in trials)
         since = 0 if error < best[0] or square < best[1] else since + 1
         best = [min(best[0], error), min(best[1], square)]
         if since >= PATIENCE:
@@ -166,12 +188,13 @@ def _final(
 ) -> tuple[float, float]:
     """Walk down to the λ chosen with all known entries, and score on the hidden ones."""
     *_, result = _path(recipe, known, lams[: trial.place + 1], trial.xi)
-    return _scores(result, hidden, recipe.alphabet)
+    return _scores(result, hidden, recipe.alphabet, trial.scale)
 
 
-def _scores(result: Result, test: Observations, alphabet: Alphabet) -> tuple[float, float]:
+def _scores(result: Result, test: Observations, alphabet: Alphabet, scale: float) -> tuple[float, float]:
     """(Share of wrong symbols, mean squared error after clipping to the alphabet)."""
-    estimate = result.entries(test.rows, test.cols)
+    cells = test.rows, test.cols
+    estimate = result.entries(*cells) + (scale - 1) * result.x.entries(*cells)
     error = float(np.mean(alphabet.snap(estimate) != test.values))
     low, high = alphabet.symbols[0], alphabet.symbols[-1]
     gap = float(np.diff(alphabet.symbols).min())
@@ -255,14 +278,18 @@ def _cell(line: Line) -> str:
 
 
 def verdict(lines: Sequence[Line], source: str, share: float) -> str:
-    """The best discrete penalty against ξ = 0 in a sentence; best is that with the largest mean gain of the table."""
-    aware = {m.label for m in METHODS if m.discrete_aware and m.center == "mean"}
-    mine = [line for line in lines if (line.source, line.share) == (source, share) and line.method in aware]
-    best = max(mine, key=lambda line: line.gain)
-    plain = next(line for line in lines if (line.source, line.share, line.method) == (source, share, PLAIN))
+    """The best discrete penalty beside ξ = 0 and the best control, in a sentence; both best in hindsight."""
+    mine = [line for line in lines if (line.source, line.share) == (source, share)]
+    plain = next(line for line in mine if line.method == PLAIN)
+    controls = [line for line in mine if line.method in CONTROLS]
+    aware = [line for line in mine if line.method not in CONTROLS]
+    best, control = max(aware, key=lambda line: line.gain), max(controls, key=lambda line: line.gain)
+    square = min(controls, key=lambda line: line.square_ratio)
     return (
-        f"{SOURCES[source].title}, {100 * share:g} % observed, {best.seeds} seeds: {best.method} errs on "
-        f"{100 * best.error:.2f} %, ξ = 0 on {100 * plain.error:.2f} %: a gain of {100 * best.gain:+.2f} ± "
-        f"{100 * best.gain_se:.2f} points; squared error {100 * (best.square_ratio - 1):+.1f} ± "
-        f"{100 * best.square_ratio_se:.1f} %."
+        f"{SOURCES[source].title}, {100 * share:g} % observed, {best.seeds} seeds: of {len(aware)} discrete "
+        f"penalties {best.method} errs least, on {100 * best.error:.2f} %, ξ = 0 on {100 * plain.error:.2f} % (gain "
+        f"{100 * best.gain:+.2f} ± {100 * best.gain_se:.2f} points), the best control, {control.method}, on "
+        f"{100 * control.error:.2f} %. Squared error {100 * (best.square_ratio - 1):+.1f} ± "
+        f"{100 * best.square_ratio_se:.1f} % against ξ = 0; the best control there, {square.method}, has "
+        f"{100 * (square.square_ratio - 1):+.1f} %."
     )

@@ -1,41 +1,92 @@
-"""Long studies in small units: what is finished is kept in a folder, and a study broken off goes on from there."""
+"""Long studies in small units: what is finished is kept in a folder, and a study broken off goes on from there.
+
+A unit is one split of one set of data. Its file holds a score for each method,
+with a fingerprint of how it was made; a score made otherwise is made anew.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from snapimpute.files import write_atomically
 
-S = TypeVar("S")
 Unit = tuple[str, float, int]
-"""Data, share of the entries known, seed."""
+"""Data, share of the entries observed, seed."""
+
+
+class Scored(Protocol):
+    """A dataclass that says which method it is of."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+
+
+S = TypeVar("S", bound=Scored)
+Run = Callable[[str, float, int, Sequence[str]], Iterable[Any]]
+
+
+def fingerprint(*made_of: object) -> str:
+    """A short code of everything that a score depends on besides the data."""
+    return hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]
 
 
 class Job(NamedTuple):
-    """A unit and where its scores go."""
+    """The methods of a unit that are still to be run, and where their scores go."""
 
-    run: Callable[[str, float, int], Iterable[Any]]
+    run: Run
     unit: Unit
+    methods: tuple[str, ...]
     file: Path
+    prints: Mapping[str, str]
 
     def work(self) -> None:
-        """Run the unit and write its scores."""
-        rows = [asdict(score) for score in self.run(*self.unit)]
+        """Run the methods and write their scores beside those that are there."""
+        rows = _read(self.file)
+        for score in self.run(*self.unit, self.methods):
+            rows[score.method] = {"made by": self.prints[score.method], "score": asdict(score)}
         write_atomically(self.file, json.dumps(rows, indent=1).encode())
 
 
 def collect(
-    run: Callable[[str, float, int], Iterable[S]],
+    run: Run,
     kind: type[S],
     units: Iterable[Unit],
+    prints: Mapping[str, str],
     folder: Path,
     each: Callable[[Sequence[Job]], None],
 ) -> list[S]:
-    """Hand the units that are not in the folder yet to ``each``, which works them off; return the scores of all."""
-    jobs = [Job(run, unit, folder / f"{unit[0]}-{100 * unit[1]:g}-{unit[2]}.json") for unit in units]
-    each([job for job in jobs if not job.file.exists()])
-    return [kind(**row) for job in jobs for row in json.loads(job.file.read_text(encoding="utf-8"))]
+    """Hand what is not in the folder yet to ``each``, which works it off; return the scores of all.
+
+    Parameters
+    ----------
+    run : callable
+        Gives the scores of some methods of a unit.
+    kind : type
+        Of the scores.
+    units : list of (data, share, seed)
+    prints : mapping
+        The methods wanted, and the fingerprint of each.
+    folder : Path
+    each : callable
+        Calls ``work`` of every job that it is given.
+    """
+    jobs = []
+    for unit in units:
+        file = folder / f"{unit[0]}-{100 * unit[1]:g}-{unit[2]}.json"
+        rows = _read(file)
+        missing = tuple(m for m, code in prints.items() if rows.get(m, {}).get("made by") != code)
+        jobs.append(Job(run, unit, missing, file, dict(prints)))
+    each([job for job in jobs if job.methods])
+    found = [(method, _read(job.file)) for job in jobs for method in prints]
+    return [kind(**rows[method]["score"]) for method, rows in found if method in rows]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    rows: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return rows

@@ -1,9 +1,8 @@
 """Penalties: spectral ones act on singular values, discrete ones on unobserved entries."""
 
-from snapimpute.penalties.block import L2, Moments
 from snapimpute.penalties.columns import ByColumn
 from snapimpute.penalties.discrete import L0, L1, CellPenalty, ComposedL1, DiscretePenalty, Ridge
-from snapimpute.penalties.scalar import FractionalL0, Lp
+from snapimpute.penalties.norm import L2, Moments
 from snapimpute.penalties.spectral import (
     MCP,
     SCAD,
@@ -15,6 +14,7 @@ from snapimpute.penalties.spectral import (
     TruncatedNuclear,
     lam_at_threshold,
 )
+from snapimpute.penalties.tabulated import FractionalL0, Lp, widest
 
 SPECTRAL: dict[str, type[SpectralPenalty]] = {
     p.name: p for p in (Nuclear, LogSum, CappedL1, TruncatedNuclear, MCP, SCAD, Rank)
@@ -47,4 +47,5 @@ __all__ = [
     "SpectralPenalty",
     "TruncatedNuclear",
     "lam_at_threshold",
+    "widest",
 ]

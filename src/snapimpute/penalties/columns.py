@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,10 +109,6 @@ class ByColumn(DiscretePenalty):
         table = self._table(x)
         parts = (p.envelope(table[:, cols], step) for p, cols in self.groups() if p is not None)
         return np.asarray(sum(float(np.sum(part)) for part in parts))
-
-    def least_total(self, count: int) -> NoReturn:
-        """Not known without the number of entries of each column; see `DiscreteTerm.least`."""
-        raise TypeError("the columns have different penalties: ask each of them")
 
     def _table(self, x: ArrayLike) -> Array:
         table = np.asarray(x, dtype=np.float64)

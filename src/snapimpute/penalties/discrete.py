@@ -43,10 +43,6 @@ class DiscretePenalty(ABC):
     def envelope(self, x: ArrayLike, step: float = 1.0) -> Array:
         """Minimum over u of ``step·penalty(u) + ½‖u − x‖²``."""
 
-    @abstractmethod
-    def least_total(self, count: int) -> float:
-        """Least value that so many entries can have together."""
-
 
 class CellPenalty(DiscretePenalty):
     """A penalty that is a sum over entries: a function of one real variable, known by its compiled forms.
@@ -102,10 +98,6 @@ class CellPenalty(DiscretePenalty):
             "landing": self.compiled_landing,
         }
         return build[kind](step)
-
-    def least_total(self, count: int) -> float:
-        """``count`` times the least value of one."""
-        return count * self.least
 
     def value(self, x: ArrayLike) -> Array:
         """Penalty of every entry, ξ included."""
@@ -197,8 +189,8 @@ class L1(SymbolPenalty):
 class L0(SymbolPenalty):
     """ξ Σ_k w_k 1[x ≠ a_k]: the paper's regulariser with p = 0.
 
-    Every symbol with a weight is a minimiser, so nothing is pulled to the
-    middle. The prox leaves a value alone or puts it on a symbol:
+    Every symbol with a weight is a local minimiser, without weights a global
+    one, so that nothing is pulled to the middle. The prox leaves a value alone or puts it on a symbol:
     argmin over u ∈ {y, a_1, …, a_K}; without weights the nearest symbol if
     (y − a)² < 2·step·ξ.
 
@@ -244,9 +236,10 @@ class ComposedL1(CellPenalty):
     """The paper's composition of K soft thresholds (Eq. 15), a_K first and a_1 last.
 
     The prox of a sum is not the composition of the proxes: this map depends on
-    the order and is not the prox of any sum of absolute values. It is here to
-    reproduce the paper. `value` and `envelope` are those of the exact `L1`, and
-    no descent is claimed for them.
+    the order. It is the exact prox of another sum, Σ_k |u − b_k| about the
+    symbols b_k = a_k − (k − 1)·step·ξ: the k-th symbol from below has moved down
+    by k − 1 thresholds. It is here to reproduce the paper. `value` and
+    `envelope` are those of the exact `L1`, and no descent is claimed for them.
 
     Examples
     --------

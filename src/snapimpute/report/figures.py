@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.experiments.comparison import Outcome
-from snapimpute.experiments.recovery import SOURCES, Line
+from snapimpute.experiments.recovery import CONTROLS, SOURCES, Line
+from snapimpute.experiments.recovery import PLAIN as STUDY_PLAIN
 from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
 from snapimpute.penalties import CellPenalty
@@ -68,7 +69,9 @@ def recovery(path: Path, lines: Sequence[Line]) -> None:
             column[2].plot(shares, [100 * line.exact for line in mine], **style)
         column[0].set_title(SOURCES[source].title, fontsize=10)
         column[1].axhline(1, color="#999999", lw=0.8)
-        column[1].set_ylim(top=min(column[1].get_ylim()[1], 1.6))
+        column[1].set_yscale("log")
+        column[1].set_yticks([0.3, 0.5, 0.7, 1.0, 1.5, 2.0], ["0.3", "0.5", "0.7", "1", "1.5", "2"])
+        column[1].minorticks_off()
         column[2].set(xscale="log", xticks=shares, xticklabels=[f"{share:g}" for share in shares], ylim=(-5, 105))
         column[2].set_xlabel("per cent observed")
         column[2].minorticks_off()
@@ -83,13 +86,13 @@ def recovery(path: Path, lines: Sequence[Line]) -> None:
 
 def _study_style(method: str, number: int) -> dict[str, Any]:
     """Controls grey and dashed, discrete penalties in colour; ξ = 0 black."""
-    shade = {"ξ = 0": "black", "ξ = 0, uncentred": "#b0b0b0", "ξ = 0, biases": "#808080", "ridge": "#a08060"}
-    control = method in shade
-    colour = shade.get(method) or mpl.colormaps["tab10"](number % 10)
+    control = method in CONTROLS
+    greys = ["black", "#b0b0b0", "#808080", "#707090", "#a08060"]
+    colour = greys[CONTROLS.index(method) % len(greys)] if control else mpl.colormaps["tab10"](number % 10)
     return {
         "label": method,
         "color": colour,
-        "ls": "--" if control and method != "ξ = 0" else "-",
+        "ls": "--" if control and method != STUDY_PLAIN else "-",
         "lw": 1.5,
         "marker": "os^Dv<>pX*P"[number % 11],
         "ms": 4,

@@ -9,7 +9,7 @@ from snapimpute.solvers.dual import SVT
 from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
 from snapimpute.solvers.loop import solve
 from snapimpute.solvers.majorised import MM
-from snapimpute.solvers.path import PathPoint, anneal, path
+from snapimpute.solvers.path import AnnealPoint, PathPoint, anneal, path
 from snapimpute.solvers.proximal import APG, SoftImpute
 from snapimpute.solvers.registry import SOLVERS, Pick, fitting, named, pick
 from snapimpute.solvers.result import Info, Result, Status
@@ -33,6 +33,7 @@ __all__ = [
     "SVT",
     "AISImpute",
     "AltMin",
+    "AnnealPoint",
     "Card",
     "Certificate",
     "DavisYin",

@@ -46,7 +46,7 @@ def first_penalty(problem: Problem, x0: LowRank, context: Context) -> SpectralPe
     if x0.rank:
         return problem.spectral
     operator = problem.imputed(x0, problem.at_observed(x0))
-    size = float(np.linalg.norm(problem.targets))
+    size = problem.scale
     sigma = partial_svd(operator, 1, tol=1e-2 * size, rng=context.rng(0)).x.s
     lam = lam_at_threshold(problem.spectral.with_lam, float(sigma[0]))
     return problem.spectral.with_lam(max(lam, problem.spectral.lam))
@@ -69,7 +69,7 @@ class Continued(ProximalGradient):
         """The next λ, rounded to the final one when close."""
         if state.spectral.lam <= problem.spectral.lam:
             return problem.spectral
-        size = max(float(np.linalg.norm(problem.targets)), state.size)
+        size = max(problem.scale, state.size)
         return towards(problem.spectral, self.next_lam(state, problem.spectral.lam), size)
 
     @abstractmethod

@@ -42,9 +42,11 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     falls in every step (column "envelope"), whatever the penalties, and never
     exceeds (P) at the same X. The objective reported is that of (P) at the pair
     (X, U), which X = U would make that of (P); the column "gap" is ‖X − U‖. The
-    certificate bounds the norm of an element of ∇f(X) + λ∂g(X) + ξ∂r(U), U the
-    prox of the point that the step began at: it and the gap are the first-order
-    conditions of (P). Nothing of this holds for `ComposedL1`, which is no prox.
+    certificate bounds the norm of an element of ∇f(X) + λ∂g(X) + ξ∂r(U'), where
+    U' is the prox of the point Y that the step began at: as the steps become
+    short, U' = U unless an entry lies at a jump, and certificate and gap are the
+    first-order conditions of (P). A gap below about 1e-8 times the root of the objective is
+    rounding. For `ComposedL1` all this holds of other symbols; see there.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from snapimpute.operators import LowRank
-from snapimpute.penalties import FractionalL0
+from snapimpute.penalties import FractionalL0, widest
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
 from snapimpute.solvers.parameters import check_open
@@ -44,7 +44,8 @@ class MM(DenseSolver[MajorisedState]):
     in every step (column "joint"), for any spectral penalty; its minimum over Z
     is (E), which is reported. The majoriser has to touch at the last Z:
     anchored at X the objective may rise. So Z is stored, m×n numbers. The certificate is the
-    gradient of the joint objective in Z plus the error of the SVD.
+    gradient of the joint objective in Z plus the error of the SVD, infinite
+    while α is falling.
 
     Parameters
     ----------
@@ -94,9 +95,7 @@ class MM(DenseSolver[MajorisedState]):
         """Z = x0."""
         penalty = _fractional(problem)
         x = x0.orthonormalised() if x0.rank else x0
-        gap = float(np.diff(penalty.alphabet.symbols).max(initial=0.0))
-        first = self.first if self.first is not None else gap**2
-        alpha = max(first, penalty.alpha)
+        alpha = max(widest(penalty) if self.first is None else self.first, penalty.alpha)
         Z = _filled(problem, x)
         joint = self._joint(problem, x, problem.at_observed(x), Z, penalty.with_alpha(alpha))
         fields = x, problem.at_observed(x), 0, np.inf, np.inf, Z, np.inf, x.V if x.rank else None
@@ -116,12 +115,13 @@ class MM(DenseSolver[MajorisedState]):
         left = Z - _filled(problem, svd.x) + penalty.xi * _slope(penalty, Z)
         left[seen] = 0
         change = svd.x.distance(state.x)
+        certificate = float(np.linalg.norm(left)) + svd.residual if alpha == final.alpha else math.inf
         return MajorisedState(
             svd.x,
             observed,
             state.iteration + 1,
             change,
-            float(np.linalg.norm(left)) + svd.residual,
+            certificate,
             Z,
             0.0,
             svd.subspace,

@@ -9,14 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from snapimpute.operators import LowRank
-from snapimpute.penalties import FractionalL0
+from snapimpute.penalties import FractionalL0, widest
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Context, Solver
 from snapimpute.solvers.continuation import first_penalty
 from snapimpute.solvers.loop import solve
-from snapimpute.solvers.parameters import check_count
+from snapimpute.solvers.parameters import check_count, check_positive
 from snapimpute.solvers.proximal import SoftImpute
 from snapimpute.solvers.result import Result
+
+
+class AnnealPoint(NamedTuple):
+    """One α, and the solution there."""
+
+    alpha: float
+    result: Result
 
 
 class PathPoint(NamedTuple):
@@ -75,7 +82,7 @@ def anneal(
     steps: int = 8,
     first: float | None = None,
     **options: Any,
-) -> Iterator[PathPoint]:
+) -> Iterator[AnnealPoint]:
     """Yield the solutions while α of `FractionalL0` falls to that of the problem, as its authors do.
 
     A large α gives wide wells and few local minima; each solution starts the
@@ -101,22 +108,23 @@ def anneal(
     >>> import snapimpute as si
     >>> observations = si.Observations.from_dense([[1, 0, None], [None, 0, 1], [1, 0, 1]])
     >>> problem = si.Problem(observations, si.Nuclear(0.1), si.FractionalL0("0,1", xi=0.01, alpha=0.01))
-    >>> [round(point.result.settings["alpha"], 3) for point in anneal(problem, steps=3)]
+    >>> [round(point.alpha, 3) for point in anneal(problem, steps=3)]
     [1.0, 0.1, 0.01]
     """
     if not isinstance(problem.discrete, FractionalL0):
         raise TypeError(f"only FractionalL0 has an α to bring down, got {problem.discrete!r}")
     check_count("steps", steps)
-    gaps = np.diff(problem.discrete.alphabet.symbols)
-    begin = float(gaps.max(initial=0.0)) ** 2 if first is None else float(first)
+    if first is not None:
+        check_positive("first", first, otherwise=", or None")
     last = problem.discrete.alpha
+    begin = max(widest(problem.discrete) if first is None else first, last)
+    alphas = np.geomspace(begin, last, steps).tolist() if steps > 1 and begin > last else [last]
     x: LowRank | None = options.pop("x0", None)
-    for alpha in np.geomspace(max(begin, last), last, steps).tolist() if steps > 1 else [last]:
+    for alpha in alphas:
         stage = replace(problem, discrete=problem.discrete.with_alpha(alpha))
         result = solve(stage, solver, x0=x, **options)
-        result.settings["alpha"] = alpha
         x = result.x
-        yield PathPoint(problem.spectral.lam, result)
+        yield AnnealPoint(alpha, result)
         if result.status.code == "interrupted":
             return
 

@@ -137,7 +137,7 @@ class Proximal(Solver[P], Generic[P]):
         spectral = spectral or problem.spectral
         most = [r for r in (context.max_rank, None if limit is None else limit.rank + 1) if r is not None]
         above = spectral.threshold(step)
-        size = float(np.linalg.norm(problem.targets))
+        size = problem.scale
         # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
         scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
         svd = partial_svd(

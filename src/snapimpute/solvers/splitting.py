@@ -60,8 +60,11 @@ class DenseSolver(Solver[D], Generic[D]):
 
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
-        """What any solver objects to, and tables that are too large."""
-        return super().objection(problem) or too_large(problem, cls.instead(problem))
+        """What any solver objects to, maps that are not the prox of their value, and tables that are too large."""
+        objection = super().objection(problem)
+        if objection is None and problem.discrete is not None and problem.is_discrete and not problem.discrete.exact:
+            return f"needs the prox of the penalty itself, and that of {problem.discrete!r} is another's: use L1"
+        return objection or too_large(problem, cls.instead(problem))
 
     @staticmethod
     def instead(problem: Problem) -> str:
@@ -70,7 +73,7 @@ class DenseSolver(Solver[D], Generic[D]):
 
     def shrunk(self, problem: Problem, target: Array, step: float, state: D, context: Context) -> PartialSVD:
         """prox_{step·λg}(target), with the backward error of its SVD."""
-        spectral, size = problem.spectral, float(np.linalg.norm(problem.targets))
+        spectral, size = problem.spectral, problem.scale
         above = spectral.threshold(step)
         scale = state.gap + state.change
         svd = partial_svd(
@@ -150,7 +153,7 @@ class ADMMState(DenseState):
 
 @dataclass(frozen=True)
 class ADMM(DenseSolver[ADMMState]):
-    """Alternating directions for (P): λg(X) + f(U) + ξr(U) under X = U, f and r together as they split by entries.
+    """Alternating directions for (P): λg(X) + f(U) + ξr(U) under X = U; f lives on Ω, r on Ωᶜ, so U is two proxes.
 
     X = prox_{λg/ρ}(U − W); U = prox_{(f + ξr)/ρ}(X + W); W⁺ = W + X − U. The
     certificate is ‖X − U‖ and ρ‖U − U₋‖ together, 0 at an optimum.

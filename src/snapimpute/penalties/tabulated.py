@@ -122,6 +122,11 @@ class FractionalL0(TabulatedPenalty):
         return out
 
 
+def widest(penalty: FractionalL0) -> float:
+    """The α that annealing begins with: the squared largest distance between neighbouring symbols."""
+    return float(np.diff(penalty.alphabet.symbols).max(initial=0.0)) ** 2
+
+
 class Lp(TabulatedPenalty):
     """ξ Σ_k w_k |x − a_k|^p with 0 < p < 1, entry by entry.
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.baselines.base import DiscreteModel, checked, completed, spectral_norm
-from snapimpute.baselines.simple import check_cells
+from snapimpute.baselines import check_cells
 from snapimpute.observations import Observations
 from snapimpute.operators import Dense, LowRank, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms
+from snapimpute.rivals.base import DiscreteModel, checked, completed, spectral_norm
 from snapimpute.solvers import Card, Result, Solver, solve
 from snapimpute.solvers.base import Context, State
 from snapimpute.solvers.parameters import check_positive

@@ -11,13 +11,13 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.baselines.base import DiscreteModel, checked, completed, spectral_norm
-from snapimpute.baselines.simple import check_cells
+from snapimpute.baselines import check_cells
 from snapimpute.losses import Thresholds
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
+from snapimpute.rivals.base import DiscreteModel, checked, completed, spectral_norm
 from snapimpute.solvers import NIAPG, Card, Result, solve
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.parameters import check_count

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.baselines.base import DiscreteModel, checked, completed, spectral_norm
-from snapimpute.baselines.simple import check_cells
+from snapimpute.baselines import check_cells
 from snapimpute.losses import Multinomial
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
+from snapimpute.rivals.base import DiscreteModel, checked, completed, spectral_norm
 from snapimpute.solvers import Result, Solver, solve
 from snapimpute.types import Array
 
@@ -44,8 +44,8 @@ class MultinomialCompletion(DiscreteModel):
     block-diagonal up to the error of the partial SVD; what that leaves outside
     the blocks is not read, and without it the objective is no larger. The
     authors bound the entries besides; that bound is left out. Nothing m×n is
-    stored. There is no intercept: where nothing is known, all symbols are
-    equally likely.
+    stored. Without an intercept all symbols are equally likely where nothing is
+    known.
 
     Examples
     --------
@@ -73,6 +73,7 @@ class MultinomialCompletion(DiscreteModel):
         random_state: int = 0,
         solver: Solver[Any] | str = "auto",
         max_rank: int | None = None,
+        intercept: bool = False,
     ) -> Self:
         """Fit with an ordinary solver.
 
@@ -86,11 +87,15 @@ class MultinomialCompletion(DiscreteModel):
             Where to start: the ``result.x`` of another fit.
         max_iter, tol, random_state, solver, max_rank
             As in `solve`; the solver must take any loss, as the proximal ones do.
+        intercept : bool
+            Whether the log-odds are those of the observed frequencies plus X,
+            not X alone. The authors have none.
         """
         data, symbols = checked(observations, alphabet, lam)
         loss, blocks = cls._blocks(data, symbols)
+        base = _frequencies(data, symbols) if intercept else None
         result = solve(
-            Problem(blocks, Nuclear(lam * loss.scale), loss=loss),
+            Problem(blocks, Nuclear(lam * loss.scale), None, base, loss),
             solver,
             x0=x0,
             max_iter=max_iter,
@@ -174,3 +179,13 @@ class OneBit(MultinomialCompletion):
                 f"OneBit needs an alphabet of two symbols, got {symbols!r}: "
                 "use MultinomialCompletion, or say which values count as the larger symbol"
             )
+
+
+def _frequencies(data: Observations, symbols: Alphabet) -> LowRank:
+    """The log-odds of the observed frequencies against the last symbol, the same in every cell of a block.
+
+    One observation is added to each symbol, so that none is impossible.
+    """
+    counts = np.bincount(symbols.indices(data.values), minlength=len(symbols)) + 1.0
+    (m, n), blocks = data.shape, np.eye(len(symbols) - 1)
+    return LowRank(np.repeat(blocks, m, axis=0), np.log(counts[:-1] / counts[-1]), np.repeat(blocks, n, axis=0))

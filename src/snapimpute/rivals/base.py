@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,14 +14,8 @@ from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, Sparse, partial_svd
 from snapimpute.solvers import Result
 from snapimpute.solvers.parameters import check_positive
+from snapimpute.tuning import LAM_RATIO, LAM_STEPS, PATIENCE
 from snapimpute.types import Array
-
-LAM_STEPS = 14
-LAM_RATIO = 0.65
-"""λ tried: the largest that matters times powers of this ratio."""
-
-PATIENCE = 3
-"""The path over λ ends after so many λ in a row without a better score."""
 
 
 class DiscreteModel(ABC):
@@ -76,7 +70,6 @@ def tuned(
     alphabet: AlphabetLike,
     *,
     lams: Sequence[float] | None = None,
-    metric: Literal["error"] = "error",
     share: float = 0.2,
     random_state: int = 0,
     **options: Any,
@@ -95,8 +88,6 @@ def tuned(
     alphabet : alphabet
     lams : list of float, optional
         What to try; a geometric grid below ``model.largest_lam`` if not given.
-    metric : {"error"}
-        Share of the held-out entries whose symbol is wrong.
     share : float
         Share of the observed entries to hold out.
     random_state : int
@@ -105,15 +96,13 @@ def tuned(
 
     Examples
     --------
-    >>> from snapimpute.baselines import OneBit
+    >>> from snapimpute.rivals import OneBit
     >>> from snapimpute.datasets import low_rank_alphabet
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
     >>> chosen = tuned(OneBit, data.observations, "0,1")
     >>> min(score for _, score in chosen.tried) < 0.1
     True
     """
-    if metric != "error":
-        raise ValueError(f'metric must be "error", got {metric!r}')
     kept, held = observations.split(share, random_state=random_state)
     if lams is None:
         grid = (model.largest_lam(kept, alphabet) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)).tolist()
