@@ -373,3 +373,14 @@ def test_bad_step_is_refused(discrete, bad):
     for apply in (discrete.prox, discrete.envelope):
         with pytest.raises(ValueError, match=re.escape(f"step must be a finite number above 0, got {bad}")):
             apply(1.0, bad)
+
+
+@given(symbol_lists, st.floats(0.01, 0.99), st.floats(0.1, 3), st.lists(numbers, min_size=1, max_size=20))
+@settings(max_examples=100)
+def test_the_composition_is_the_prox_about_symbols_that_moved_down(symbols, part, step, y):
+    """Eq. 15 is the exact prox of another sum: its k-th symbol from below lies k − 1 thresholds lower."""
+    threshold = part * np.diff(symbols).min(initial=5.0)  # the symbols keep their order
+    moved = np.array(symbols) - threshold * np.arange(len(symbols))
+    composed = ComposedL1(symbols, threshold / step).prox(y, step)
+    exact = L1(moved, threshold / step).prox(y, step)
+    assert_allclose(composed, exact, atol=1e-12 * (1 + abs(moved).max() + len(symbols)))

@@ -136,7 +136,7 @@ def test_the_unit_of_xi(discrete, unit):
 
 def test_penalties_by_column_are_refused():
     """A recipe decides by one alphabet: with several the error says what to use."""
-    with pytest.raises(ValueError, match="several alphabets.*use Problem and solve"):
+    with pytest.raises(ValueError, match=r"several alphabets.*use Problem and solve"):
         Recipe(ALPHABET, discrete=ByColumn([L1("1:5", 0.1)], [0, 0]))
 
 

@@ -113,12 +113,14 @@ def test_solver_is_found_by_its_name(name):
 
 # ---------------------------------------------------------------- the cross product
 def fits_by_card(name: str, problem: si.Problem) -> bool:
-    """What the card says, and that MM is for one penalty only."""
+    """What the card says, that MM is for one penalty only, and that (P) needs the prox of the penalty itself."""
     card, discrete = SOLVERS[name].card, problem.discrete
     if problem.spectral.name not in card.spectral or (problem.is_discrete and not card.discrete):
         return False
     if name == "mm":
         return isinstance(discrete, si.FractionalL0) and problem.is_discrete
+    if name in ("davis-yin", "admm") and problem.is_discrete and not discrete.exact:
+        return False
     return not (card.convex and problem.is_discrete and not discrete.convex)
 
 

@@ -237,8 +237,9 @@ class ComposedL1(CellPenalty):
 
     The prox of a sum is not the composition of the proxes: this map depends on
     the order. It is the exact prox of another sum, Σ_k |u − b_k| about the
-    symbols b_k = a_k − (k − 1)·step·ξ: the k-th symbol from below has moved down
-    by k − 1 thresholds. It is here to reproduce the paper. `value` and
+    symbols b_k = a_k − (k − 1)·step·ξ, as long as step·ξ is below the distance
+    of neighbours: the k-th symbol from below has moved down by k − 1 thresholds.
+    It is here to reproduce the paper. `value` and
     `envelope` are those of the exact `L1`, and no descent is claimed for them.
 
     Examples
