@@ -18,8 +18,7 @@ def problem(shape: tuple[int, int], discrete: bool) -> si.Problem:
     rank = 5 if min(shape) > 50 else 2
     observed = min(0.5, max(0.06, 3 * rank * (m + n) / (m * n)))
     data = si.datasets.low_rank_alphabet(shape, rank, "1:5", observed=observed, random_state=0)
-    offset = si.LowRank.from_dense([[3.0]])
-    offsets = si.LowRank(offset.U.repeat(m, 0), offset.s, offset.V.repeat(n, 0))
+    offsets = si.LowRank.constant(shape, 3.0)
     penalty = si.L1("1:5", xi=0.01) if discrete else None
     largest = si.tuning.largest_lam(data.observations, si.tuning.Recipe(data.alphabet, center="mean"))
     return si.Problem(data.observations, si.Nuclear(0.1 * largest), penalty, offsets)

@@ -201,11 +201,17 @@ def test_systems_goes_on_where_it_was(compared):
 
 
 # ---------------------------------------------------------------- options
+@pytest.fixture
+def nothing_runs(monkeypatch) -> None:
+    """A command that should refuse fails at once if it goes on."""
+    monkeypatch.setattr(reproduce, "_spread", lambda rest, jobs, console: pytest.fail(f"{len(rest)} units were run"))
+
+
 @pytest.mark.parametrize(
     ("command", "option", "names"),
     [("recovery", "--source", recovery.SOURCES), ("systems", "--data", systems.DATA)],
 )
-def test_unknown_names_are_refused_with_the_choices(command, option, names, tmp_path):
+def test_unknown_names_are_refused_with_the_choices(command, option, names, tmp_path, nothing_runs):
     """A name that is not there ends with status 2, before anything is run, and the error lists those that are."""
     good = next(iter(names))
     result = run(command, option, good, option, "nonsense", "--out", str(tmp_path / "out"))
@@ -218,7 +224,7 @@ def test_unknown_names_are_refused_with_the_choices(command, option, names, tmp_
 
 
 @pytest.mark.parametrize(("command", "seeds"), [("recovery", "1"), ("systems", "0")])
-def test_too_few_seeds_are_refused(command, seeds, tmp_path):
+def test_too_few_seeds_are_refused(command, seeds, tmp_path, nothing_runs):
     """A paired difference needs two splits, a comparison one."""
     result = run(command, "--seeds", seeds, "--out", str(tmp_path / "out"))
     assert result.exit_code == 2

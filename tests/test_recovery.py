@@ -206,16 +206,32 @@ def test_the_path_has_patience(monkeypatch, scores, tried):
             yield score
 
     monkeypatch.setattr(recovery, "_path", path)
-    # of two scales the second is worse by one score and better by none
-    monkeypatch.setattr(recovery, "_scores", lambda result, test, alphabet, c: (result[0], result[1] + c))
+    # the second of two scales is always bad: it must not count as no improvement
+    monkeypatch.setattr(recovery, "_scores", lambda result, test, alphabet, c: (2.0, 2.0) if c == 3 else result)
     recipe = recovery.Recipe(Alphabet.of("0,1"))
-    trials = list(recovery._walk_down(recipe, None, None, [1.0] * len(scores), 0.25, (0.0, 1.0)))
+    trials = list(recovery._walk_down(recipe, None, None, [1.0] * len(scores), 0.25, (1.0, 3.0)))
     assert fitted == scores[:tried]
     assert trials == [
-        recovery._Trial(error, square + c, place, 0.25, c)
-        for place, (error, square) in enumerate(scores[:tried])
-        for c in (0.0, 1.0)
+        recovery._Trial(*score, place, 0.25, c)
+        for place, one in enumerate(scores[:tried])
+        for c, score in ((1.0, one), (3.0, (2.0, 2.0)))
     ]
+
+
+def test_the_last_fit_has_the_strengths_chosen(monkeypatch):
+    """All known entries are fitted down the path to the λ chosen, at that ξ; the last fit is scored at that scale."""
+    asked = []
+
+    def path(recipe: Any, observations: Any, lams: Sequence[float], xi: float) -> Iterator[Any]:
+        asked.append((observations, lams, xi))
+        return iter(lams)
+
+    monkeypatch.setattr(recovery, "_path", path)
+    monkeypatch.setattr(recovery, "_scores", lambda result, test, alphabet, scale: (result, test, scale))
+    trial = recovery._Trial(0.1, 0.2, place=2, xi=0.25, scale=1.5)
+    found = recovery._final(recovery.Recipe(Alphabet.of("0,1")), "known", "hidden", [8.0, 4.0, 2.0, 1.0], trial)
+    assert asked == [("known", [8.0, 4.0, 2.0], 0.25)]
+    assert found == (2.0, "hidden", 1.5)
 
 
 def test_each_score_has_its_own_strengths(monkeypatch):

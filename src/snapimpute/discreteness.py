@@ -105,8 +105,8 @@ class DiscreteTerm:
             return MappedLowRank(x, move), seen
         if isinstance(penalty, L2):
             scale, shift = penalty.shrinkage(_hidden_moments(x, seen), step)
-            ones = LowRank(np.ones((x.shape[0], 1)), np.ones(1), np.ones((x.shape[1], 1)))
-            return LowRank.combine([scale, shift], [x, ones]), scale * seen + shift
+            moved = LowRank.combine([scale, 1.0], [x, LowRank.constant(x.shape, shift)])
+            return moved, scale * seen + shift
         return x, seen
 
     def prox_dense(self, x: Array, step: float = 1.0) -> Array:

@@ -189,8 +189,7 @@ def offsets(observations: Observations, center: Center) -> LowRank | None:
     if center is None:
         return None
     if center == "mean":
-        mean = ConstantMean.fit(observations).mean
-        return LowRank(np.ones((m, 1)), np.array([mean]), np.ones((n, 1)))
+        return LowRank.constant((m, n), ConstantMean.fit(observations).mean)
     biases = DampedBiases.fit(observations)
     left = np.column_stack([biases.mean + biases.row_biases, np.ones(m)])
     right = np.column_stack([np.ones(n), biases.col_biases])

@@ -48,6 +48,11 @@ class LowRank(MatrixOperator):
         return cls(np.zeros((shape[0], 0)), np.zeros(0), np.zeros((shape[1], 0)))
 
     @classmethod
+    def constant(cls, shape: tuple[int, int], value: float) -> LowRank:
+        """Return the matrix with one value everywhere, of rank 1."""
+        return cls(np.ones((shape[0], 1)), np.array([float(value)]), np.ones((shape[1], 1)))
+
+    @classmethod
     def from_dense(cls, X: ArrayLike) -> LowRank:
         """Factor a (small) array by a full SVD."""
         U, s, Vt = np.linalg.svd(np.asarray(X, dtype=np.float64), full_matrices=False)
