@@ -14,7 +14,7 @@ from snapimpute import tuning
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import Dataset, low_rank_alphabet
 from snapimpute.experiments import systems
-from snapimpute.experiments.systems import SYSTEMS, Score, as_markdown, binarised, fits, prints, run_unit
+from snapimpute.experiments.systems import SYSTEMS, Answer, Score, as_markdown, binarised, fits, prints, run_unit
 
 SHARE, SEED = 0.5, 2
 ONE_BIT, MULTINOMIAL = "1-bit (Davenport 2014)", "multinomial (Lafond 2014)"
@@ -114,7 +114,7 @@ def test_scores_are_those_of_the_estimates(done, name):
         assert s.error == pytest.approx(np.mean(hidden.values != decided[s.method]))
     size = np.sum(hidden.values**2)
     assert done[name].scores[0].nmse == pytest.approx(np.sum((hidden.values - mean) ** 2) / size)
-    for s, (estimates, symbols) in zip(*done[name], strict=True):
+    for s, (estimates, symbols, _) in zip(*done[name], strict=True):
         assert s.error == pytest.approx(np.mean(hidden.values != symbols))
         assert s.nmse is None or s.nmse == pytest.approx(np.sum((hidden.values - estimates) ** 2) / size)
 
@@ -126,8 +126,10 @@ def test_hidden_entries_have_no_say(done):
     unseen = np.isin(data.rows * 15 + data.cols, hidden.rows * 15 + hidden.cols)
     other = unit(replace(data, values=np.where(unseen, 1.0, data.values)), "two")
     for score, mine, theirs in zip(other.scores, done["two"].answers, other.answers, strict=True):
-        assert np.array_equal(mine, theirs), score.method
-        assert score.error == pytest.approx(np.mean(mine[1] != 1))
+        assert np.array_equal(mine.estimate, theirs.estimate), score.method
+        assert np.array_equal(mine.symbols, theirs.symbols), score.method
+        assert mine.xi == theirs.xi == score.xi
+        assert score.error == pytest.approx(np.mean(mine.symbols != 1))
 
 
 def test_only_the_systems_asked_for_are_run(monkeypatch):
@@ -136,7 +138,7 @@ def test_only_the_systems_asked_for_are_run(monkeypatch):
 
     def watched(known: Any, hidden: Any, alphabet: Any, seed: int) -> Any:
         calls.append((len(known), len(hidden), alphabet, seed))
-        return np.zeros(len(hidden)), hidden.values
+        return Answer(np.zeros(len(hidden)), hidden.values)
 
     for name in (ONE_BIT, "ours, L1"):
         monkeypatch.setitem(SYSTEMS, name, watched)
@@ -205,6 +207,14 @@ def test_a_system_without_estimates_has_no_nmse_in_the_table():
     """Where a system decides for symbols only, a dash stands for its NMSE."""
     table = as_markdown([Score("two", 0.5, seed, "most common symbol", 0.25, None, 0.0) for seed in (0, 1)])
     assert table.splitlines()[-1] == "| most common symbol | 25.00 ± 0.00 | – | 0.0 |"
+
+
+def test_the_table_tells_where_no_discreteness_was_chosen():
+    """Where ξ may be chosen, the table says in how many splits it was 0; the plain method has nothing to tell."""
+    rows = [Score("two", 0.5, seed, "ours, L1", 0.25, 0.1, 0.0, xi) for seed, xi in enumerate((0.0, 0.01, 0.0))]
+    assert "| ours, L1 | 25.00 ± 0.00 (ξ = 0 chosen in 2 of 3) |" in as_markdown(rows)
+    assert "chosen" not in as_markdown([replace(row, method="ours, ξ = 0") for row in rows])
+    assert "chosen" not in as_markdown(rows[1:2])
 
 
 def test_the_published_error_stands_below_its_table():

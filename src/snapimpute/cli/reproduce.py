@@ -57,8 +57,8 @@ def recovery(
     figures.recovery(out / "recovery.png", lines)
     for name in sources:
         for share in shares:
-            console.print(recovering.verdict(lines, name, share), highlight=False)
-    console.print(f"Picture: {out / 'recovery.png'}")
+            console.print(recovering.verdict(lines, name, share), markup=False, highlight=False)
+    console.print(f"Picture: {out / 'recovery.png'}", markup=False)
 
 
 @reproduce.command()
@@ -104,15 +104,15 @@ def _known(asked: list[str] | None, names: Iterable[str], option: str) -> list[s
     for name in asked or ():
         if name not in every:
             raise typer.BadParameter(f"there are {', '.join(every)}, got {name!r}", param_hint=option)
-    return asked or every
+    return list(dict.fromkeys(asked)) if asked else every
 
 
 def _write(out: Path, name: str, table: str, rows: Sequence[Any], console: Console) -> None:
     """Write a table and its numbers, and show the table."""
     write_atomically(out / f"{name}.md", table.encode())
     write_atomically(out / f"{name}.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
-    console.print(table, markup=False, highlight=False)
-    console.print(f"Table and numbers: {out / name}.md, .json")
+    console.print(table, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Table and numbers: {out / name}.md, .json", markup=False)
 
 
 def _spread(rest: Sequence[Job], jobs: int, console: Console) -> None:

@@ -36,6 +36,9 @@ LAM_RATIO, LAM_STEPS = 0.55, 9
 MAX_ITER = 50
 """Of each fit along the path."""
 
+HELD_OUT = 0.2
+"""Share of the known entries on which strengths are chosen."""
+
 PLAIN = "ξ = 0"
 METHODS = (
     Method(PLAIN, center="mean"),
@@ -57,7 +60,7 @@ CONTROLS = tuple(m.label for m in METHODS if not m.discrete_aware)
 
 def prints() -> dict[str, str]:
     """The fingerprint of every method: how it is defined, and the grids that it is tuned on."""
-    return {m.label: fingerprint(m, XI_STEPS, LAM_RATIO, LAM_STEPS, MAX_ITER) for m in METHODS}
+    return {m.label: fingerprint(m, XI_STEPS, LAM_RATIO, LAM_STEPS, MAX_ITER, PATIENCE, HELD_OUT) for m in METHODS}
 
 
 class Source(NamedTuple):
@@ -148,7 +151,7 @@ def _tuned(
 ) -> tuple[float, float, float, _Trial]:
     """(Error, squared error, λ, trial): strengths by each score on a fifth of the known, then a fit to all."""
     recipe = Recipe(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
-    kept, held = known.split(0.2, random_state=seed)
+    kept, held = known.split(HELD_OUT, random_state=seed)
     lams = [largest_lam(kept, recipe) * LAM_RATIO**k for k in range(1, LAM_STEPS + 1)]
     xis = [step * recipe.xi_unit for step in XI_STEPS] if method.discrete else [0.0]
     trials = [trial for xi in xis for trial in _walk_down(recipe, kept, held, lams, xi, method.scales)]

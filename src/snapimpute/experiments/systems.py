@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,14 @@ from snapimpute.types import Array
 PUBLISHED_ONE_BIT = 0.73
 """Sign accuracy on MovieLens-100k, binarised at its mean, 95 % of the ratings known (Davenport et al. 2014)."""
 
-Answer = tuple[Array, Array]
-"""Estimate and decided symbol of every hidden entry."""
+
+class Answer(NamedTuple):
+    """Estimate and decided symbol of every hidden entry, and the ξ chosen, if there is one to choose."""
+
+    estimate: Array
+    symbols: Array
+    xi: float | None = None
+
 
 System = Callable[[Observations, Observations, Alphabet, int], Answer]
 """Known entries, where the hidden ones are, alphabet, seed → answer."""
@@ -48,6 +54,7 @@ class Score:
     error: float
     nmse: float | None
     seconds: float
+    xi: float | None = None
 
 
 def binarised(data: Dataset) -> Dataset:
@@ -67,7 +74,7 @@ DATA: dict[str, tuple[Callable[[], Dataset], tuple[float, ...]]] = {
 def _simple(model: Any) -> System:
     def run(known: Observations, hidden: Observations, alphabet: Alphabet, seed: int) -> Answer:
         estimate = model.fit(known).entries(hidden.rows, hidden.cols)
-        return estimate, alphabet.snap(estimate)
+        return Answer(estimate, alphabet.snap(estimate))
 
     return run
 
@@ -76,7 +83,7 @@ def _rival(model: type[DiscreteModel], **options: Any) -> System:
     def run(known: Observations, hidden: Observations, alphabet: Alphabet, seed: int) -> Answer:
         fitted = tuned(model, known, alphabet, random_state=seed, **options).model
         cells = hidden.rows, hidden.cols
-        return fitted.entries(*cells), fitted.symbols(*cells)
+        return Answer(fitted.entries(*cells), fitted.symbols(*cells))
 
     return run
 
@@ -86,11 +93,12 @@ def _ours(discrete: str | None) -> System:
         plan = settle(known, alphabet, discrete=discrete, max_iter=60, tol=1e-3, random_state=seed)
         result = plan.fit(known, max_iter=300, tol=1e-4, random_state=seed)
         estimate = result.entries(hidden.rows, hidden.cols)
-        return estimate, alphabet.snap(estimate)
+        return Answer(estimate, alphabet.snap(estimate), plan.xi)
 
     return run
 
 
+OURS_PLAIN = "ours, ξ = 0"
 SYSTEMS: dict[str, System] = {
     "constant mean": _simple(ConstantMean),
     "most common symbol": _simple(Mode),
@@ -99,7 +107,7 @@ SYSTEMS: dict[str, System] = {
     "learned thresholds (Huo 2016)": _rival(ThresholdCompletion),
     "1-bit (Davenport 2014)": _rival(OneBit, intercept=True),
     "multinomial (Lafond 2014)": _rival(MultinomialCompletion, intercept=True),
-    "ours, ξ = 0": _ours(None),
+    OURS_PLAIN: _ours(None),
     "ours, L1": _ours("l1"),
     "ours, fractional L0": _ours("l0-fractional"),
 }
@@ -111,6 +119,9 @@ def fits(system: str, alphabet: Alphabet) -> bool:
     return {"1-bit (Davenport 2014)": two, "multinomial (Lafond 2014)": not two}.get(system, True)
 
 
+VERSION = 1
+"""To be raised when a system is run with other options: its scores are then made anew."""
+
 DECIDING = ("most common symbol", "learned thresholds (Huo 2016)")
 """These give symbols only."""
 
@@ -119,7 +130,7 @@ def prints(data: str) -> dict[str, str]:
     """The systems that can treat some data, with their fingerprints."""
     alphabet = DATA[data][0]().alphabet
     return {
-        name: fingerprint(name, tuning.XI_STEPS, tuning.LAM_STEPS, tuning.LAM_RATIO)
+        name: fingerprint(name, tuning.XI_STEPS, tuning.LAM_STEPS, tuning.LAM_RATIO, VERSION)
         for name in SYSTEMS
         if fits(name, alphabet)
     }
@@ -131,11 +142,11 @@ def run_unit(data: str, share: float, seed: int, systems: Sequence[str]) -> Iter
     known, hidden = source.observations.split(1 - share, random_state=seed)
     for name in systems:
         begin = time.perf_counter()
-        estimate, symbols = SYSTEMS[name](known, hidden, source.alphabet, seed)
+        answer = SYSTEMS[name](known, hidden, source.alphabet, seed)
         spent = time.perf_counter() - begin
-        error = float(np.mean(symbols != hidden.values))
-        nmse = None if name in DECIDING else metrics.nmse(hidden.values, estimate)
-        yield Score(data, share, seed, name, error, nmse, round(spent, 2))
+        error = float(np.mean(answer.symbols != hidden.values))
+        nmse = None if name in DECIDING else metrics.nmse(hidden.values, answer.estimate)
+        yield Score(data, share, seed, name, error, nmse, round(spent, 2), answer.xi)
 
 
 def as_markdown(scores: Sequence[Score]) -> str:
@@ -162,4 +173,6 @@ def _cells(rows: Sequence[Score]) -> str:
     spread = f" ± {standard_error(errors):.2f}" if errors.size > 1 else ""
     known = [s.nmse for s in rows if s.nmse is not None]
     nmse = f"{np.mean(known):.4f}" if known else "–"
+    plain = sum(s.xi == 0 for s in rows)
+    spread += f" (ξ = 0 chosen in {plain} of {len(rows)})" if plain and rows[0].method != OURS_PLAIN else ""
     return f"{errors.mean():.2f}{spread} | {nmse} | {np.mean([s.seconds for s in rows]):.1f}"
