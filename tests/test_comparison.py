@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from snapimpute import plan
 from snapimpute.datasets import low_rank_alphabet
 from snapimpute.experiments import comparison
 from snapimpute.experiments.comparison import BASELINES, Method, compare, paired_difference, verdict
@@ -72,8 +73,8 @@ def test_interruption_ends_the_comparison(blocks, monkeypatch):
         result = solve(*args, **kwargs)
         return replace(result, status=replace(result.status, code="interrupted"))
 
-    solve = comparison.solve
-    monkeypatch.setattr(comparison, "solve", interrupted)
+    solve = plan.solve
+    monkeypatch.setattr(plan, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compare(known, hidden, data.alphabet, FEW[:1])
 

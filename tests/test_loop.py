@@ -614,6 +614,7 @@ def test_settings():
         "why": "given",
         "spectral": "Nuclear(lam=3.0)",
         "discrete": "L1(Alphabet([1, 2, 3, 4, 5]), xi=0.05)",
+        "loss": "Squares()",
         "max_iter": 4,
         "tol": 1e-3,
         "max_rank": 3,

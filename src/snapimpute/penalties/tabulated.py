@@ -93,7 +93,12 @@ class FractionalL0(TabulatedPenalty):
         """The least cost, near a symbol or, where wells merge, between symbols."""
         symbols = self.alphabet.symbols
         grid = np.unique(np.concatenate([symbols, np.linspace(symbols[0], symbols[-1], 64 * symbols.size)]))
-        k = int(self.value(grid).argmin())
+        cost = self.value(grid)
+        low = np.flatnonzero(np.r_[True, cost[1:] <= cost[:-1]] & np.r_[cost[:-1] <= cost[1:], True])
+        return min(self._least_near(grid, k) for k in low.tolist())
+
+    def _least_near(self, grid: Array, k: int) -> float:
+        """The least value between the neighbours of a point of a grid."""
         around = grid[max(k - 1, 0)], grid[min(k + 1, grid.size - 1)]
         found = minimize_scalar(
             lambda u: float(self.value(u)), bounds=around, method="bounded", options={"xatol": 1e-12}
