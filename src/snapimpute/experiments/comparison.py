@@ -56,7 +56,7 @@ METHODS = (
     Method("L1, mean-centred", discrete="l1", center="mean"),
     Method("weighted L1, mean-centred", discrete="l1", center="mean", weights="frequency"),
     Method("L0, mean-centred", discrete="l0", center="mean"),
-    Method("fractional L0, mean-centred", discrete="l0-fractional", center="mean"),
+    Method("fract. L0, mean-centred", discrete="l0-fractional", center="mean"),
 )
 
 

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.experiments.comparison import Outcome
-from snapimpute.experiments.recovery import CONTROLS, SOURCES, Line
-from snapimpute.experiments.recovery import PLAIN as STUDY_PLAIN
+from snapimpute.experiments.recovery import CONTROLS, METHODS, SOURCES, Line
 from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
 from snapimpute.penalties import CellPenalty
@@ -23,6 +22,7 @@ from snapimpute.types import Array
 
 MISSING = "#e4e4e4"
 PLAIN, AWARE, BASELINE = "#5b7f95", "#c0392b", "#b8b8b8"
+STUDY_COLOURS = ["#e377c2", "#9467bd", "#1f77b4", "#d62728", "#2ca02c", "#ff7f0e"]
 
 
 def completion(
@@ -52,49 +52,51 @@ def completion(
 
 
 def recovery(path: Path, lines: Sequence[Line]) -> None:
-    """Draw error rate, squared error relative to ξ = 0 and exact recovery against the share observed."""
+    """Draw error rate, gain over ξ = 0, squared error relative to it and exact recovery by the share observed."""
     sources = list(dict.fromkeys(line.source for line in lines))
     methods = list(dict.fromkeys(line.method for line in lines))
-    figure = Figure(figsize=(4.2 * len(sources), 9.6), layout="constrained")
-    axes = figure.subplots(3, len(sources), squeeze=False, sharex="col")
-    for column, source in zip(axes.T, sources, strict=True):
-        for number, method in enumerate(methods):
+    figure = Figure(figsize=(4.2 * len(sources), 12), layout="constrained")
+    axes = figure.subplots(4, len(sources), squeeze=False, sharex="col")
+    for (error, gain, square, exact), source in zip(axes.T, sources, strict=True):
+        for method in methods:
             mine = [line for line in lines if (line.source, line.method) == (source, method)]
             shares = np.array([100 * line.share for line in mine])
-            style = _study_style(method, number)
-            errors = 100 * np.array([[line.error, line.error_se] for line in mine]).T
+            style = _study_style(method)
+            error.plot(shares, [100 * line.error for line in mine], **style)
+            gains = 100 * np.array([[line.gain, line.gain_se] for line in mine]).T
             ratios = np.array([[line.square_ratio, line.square_ratio_se] for line in mine]).T
-            column[0].errorbar(shares, *errors, **style)
-            column[1].errorbar(shares, *ratios, **style)
-            column[2].plot(shares, [100 * line.exact for line in mine], **style)
-        column[0].set_title(SOURCES[source].title, fontsize=10)
-        column[1].axhline(1, color="#999999", lw=0.8)
-        column[1].set_yscale("log")
-        column[1].set_yticks([0.3, 0.5, 0.7, 1.0, 1.5, 2.0], ["0.3", "0.5", "0.7", "1", "1.5", "2"])
-        column[1].minorticks_off()
-        column[2].set(xscale="log", xticks=shares, xticklabels=[f"{share:g}" for share in shares], ylim=(-5, 105))
-        column[2].set_xlabel("per cent observed")
-        column[2].minorticks_off()
-        for axis in column:
+            gain.errorbar(shares, *gains, **style)
+            square.errorbar(shares, *ratios, **style)
+            exact.plot(shares, [100 * line.exact for line in mine], **style)
+        error.set_title(SOURCES[source].title, fontsize=10)
+        square.set_yscale("log")
+        square.set_yticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
+        square.minorticks_off()
+        exact.set(xscale="log", xticks=shares, xticklabels=[f"{share:g}" for share in shares], ylim=(-5, 105))
+        exact.set_xlabel("per cent observed")
+        exact.minorticks_off()
+        for axis in (error, gain, square, exact):
             axis.grid(alpha=0.3)
     axes[0, 0].set_ylabel("hidden entries predicted wrongly, %")
-    axes[1, 0].set_ylabel("squared error relative to ξ = 0")
-    axes[2, 0].set_ylabel("exact recovery, % of seeds")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    axes[1, 0].set_ylabel("fewer than with ξ = 0, points (± s.e.)")
+    axes[2, 0].set_ylabel("squared error relative to ξ = 0 (± s.e.)")
+    axes[3, 0].set_ylabel("exact recovery, % of seeds")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     save(figure, path)
 
 
-def _study_style(method: str, number: int) -> dict[str, Any]:
-    """Controls grey and dashed, discrete penalties in colour; ξ = 0 black."""
+def _study_style(method: str) -> dict[str, Any]:
+    """Controls dashed, in black, greys and brown; discrete penalties in colour."""
     control = method in CONTROLS
-    greys = ["black", "#b0b0b0", "#808080", "#707090", "#a08060"]
-    colour = greys[CONTROLS.index(method) % len(greys)] if control else mpl.colormaps["tab10"](number % 10)
+    same = [m.label for m in METHODS if (m.label in CONTROLS) == control]
+    number = same.index(method) if method in same else len(same)
+    colours = ["black", "#b5b5b5", "#7d7d7d", "#a08060", "#55557a"] if control else STUDY_COLOURS
     return {
         "label": method,
-        "color": colour,
-        "ls": "--" if control and method != STUDY_PLAIN else "-",
+        "color": colours[number % len(colours)],
+        "ls": "--" if control else "-",
         "lw": 1.5,
-        "marker": "os^Dv<>pX*P"[number % 11],
+        "marker": "os^DvX*P"[number % 8],
         "ms": 4,
     }
 
