@@ -350,27 +350,28 @@ def test_recovery_picture_shows_every_line(tmp_path, drawn, sources, methods, sh
     lines = [line(s, x, m, k, spread) for s in sources for x in shares for k, m in enumerate(methods)]
     figures.recovery(tmp_path / "picture.png", lines)
     width, height = picture_size(tmp_path / "picture.png")
-    assert (width, height) == (round(4.2 * 110 * len(sources)), round(9.6 * 110))
+    assert (width, height) == (round(4.2 * 110 * len(sources)), 12 * 110)
     (figure,) = drawn
     assert [text.get_text() for text in figure.legends[0].get_texts()] == methods
-    axes = np.array(figure.axes).reshape(3, len(sources))
+    axes = np.array(figure.axes).reshape(4, len(sources))
     for source, column in zip(sources, axes.T, strict=True):
         assert column[0].get_title() == recovery.SOURCES[source].title
         for k in range(len(methods)):
-            error, ratio = (axis.containers[k].lines[0] for axis in column[:2])
-            assert np.allclose(error.get_xdata(), 100 * np.array(shares))
-            assert np.allclose(error.get_ydata(), 100 * (0.1 + 0.02 * k))
+            gain, ratio = (axis.containers[k].lines[0] for axis in column[1:3])
+            assert np.allclose(column[0].lines[k].get_xdata(), 100 * np.array(shares))
+            assert np.allclose(column[0].lines[k].get_ydata(), 100 * (0.1 + 0.02 * k))
+            assert np.allclose(gain.get_ydata(), 100 * lines[k].gain)
             assert np.allclose(ratio.get_ydata(), 1 - 0.03 * k)
-            assert np.allclose(column[2].lines[k].get_ydata(), 100 * 0.2 * (k % 3))
+            assert np.allclose(column[3].lines[k].get_ydata(), 100 * 0.2 * (k % 3))
 
 
 def test_every_method_has_a_look_of_its_own():
     """Of two methods of the study no two have the same colour and marker; controls are dashed, ξ = 0 is black."""
-    styles = [figures._study_style(m.label, k) for k, m in enumerate(recovery.METHODS)]
+    styles = [figures._study_style(m.label) for m in recovery.METHODS]
     looks = [(str(style["color"]), style["marker"]) for style in styles]
     assert len({colour for colour, _ in looks}) == len(looks)
     for method, style in zip(recovery.METHODS, styles, strict=True):
-        assert style["ls"] == ("-" if method.discrete_aware or method.label == PLAIN else "--")
+        assert style["ls"] == ("-" if method.discrete_aware else "--")
     assert styles[0]["color"] == "black"
 
 
