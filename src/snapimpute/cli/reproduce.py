@@ -68,10 +68,11 @@ def systems(
     ),
     seeds: Annotated[int, typer.Option(min=1, help="Splits of each setting.")] = 3,
     data: Annotated[list[str] | None, typer.Option(help=f"{', '.join(comparing.DATA)}; all if none.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Names as in the table; all if none.")] = None,
     jobs: Jobs = CORES,
 ) -> None:
     """Other systems for finite alphabets beside ours, on the same splits, each tuned on observed entries."""
-    chosen = _known(data, comparing.DATA, "--data")
+    chosen, asked = _known(data, comparing.DATA, "--data"), _known(system, comparing.SYSTEMS, "--system")
     console = Console()
     scores = []
     for name in chosen:
@@ -79,7 +80,7 @@ def systems(
             comparing.run_unit,
             comparing.Score,
             [(name, share, seed) for share in comparing.DATA[name][1] for seed in range(seeds)],
-            comparing.prints(name),
+            {one: code for one, code in comparing.prints(name).items() if one in asked},
             out / "scores",
             lambda rest: _spread(rest, jobs, console),
         )
