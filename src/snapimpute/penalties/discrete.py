@@ -117,8 +117,8 @@ class CellPenalty(DiscretePenalty):
         return out
 
 
-class SymbolPenalty(CellPenalty):
-    """A penalty with an alphabet, a strength ξ and one weight w_k for each symbol.
+class Weighted:
+    """An alphabet, a strength ξ and one weight w_k for each symbol.
 
     Parameters
     ----------
@@ -149,6 +149,10 @@ class SymbolPenalty(CellPenalty):
         return step * self.xi * self.weights
 
 
+class SymbolPenalty(Weighted, CellPenalty):
+    """A penalty of single entries with an alphabet and weights; parameters as in `Weighted`."""
+
+
 class L1(SymbolPenalty):
     """ξ Σ_k w_k |x − a_k|: the paper's regulariser with p = 1, and its exact prox.
 
@@ -159,7 +163,7 @@ class L1(SymbolPenalty):
     Parameters
     ----------
     alphabet, xi, weights
-        As in `SymbolPenalty`.
+        As in `Weighted`.
 
     Examples
     --------
@@ -197,7 +201,7 @@ class L0(SymbolPenalty):
     Parameters
     ----------
     alphabet, xi, weights
-        As in `SymbolPenalty`.
+        As in `Weighted`.
 
     Notes
     -----

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.penalties.discrete import DiscretePenalty, check_step, check_strength, check_weights
+from snapimpute.penalties.discrete import DiscretePenalty, Weighted, check_step
 from snapimpute.types import Array
 
 
@@ -34,7 +33,7 @@ class Moments:
         return np.array([along, math.sqrt(max(self.squares - along**2, 0.0))])
 
 
-class L2(DiscretePenalty):
+class L2(Weighted, DiscretePenalty):
     """ξ Σ_k w_k ‖x − a_k 1‖₂ over all unobserved entries together: the paper's regulariser with p = 2.
 
     The prox is αx + β1. x − a_k 1 has one part along the vector 1 and one along
@@ -46,12 +45,9 @@ class L2(DiscretePenalty):
 
     Parameters
     ----------
-    alphabet : Alphabet, str or list
-    xi : float
-        Strength, at least 0. A norm of N entries pulls each of them by about
-        ξ/√N, so ξ has to grow with √N.
-    weights : array_like of K non-negative numbers, optional
-        One for each symbol in ascending order; 1 if not given.
+    alphabet, xi, weights
+        As in `Weighted`. A norm of N entries pulls each of them by about ξ/√N,
+        so ξ has to grow with √N.
 
     Examples
     --------
@@ -61,15 +57,6 @@ class L2(DiscretePenalty):
 
     name = "l2"
     convex = True
-
-    def __init__(self, alphabet: AlphabetLike, xi: float, weights: ArrayLike | None = None) -> None:
-        self.alphabet = Alphabet.of(alphabet)
-        self.xi = check_strength(xi)
-        self.weights = check_weights(weights, self.alphabet)
-
-    def __repr__(self) -> str:
-        weights = "" if np.all(self.weights == 1) else f", weights={np.round(self.weights, 4).tolist()}"
-        return f"L2({self.alphabet!r}, xi={self.xi:g}{weights})"
 
     def value(self, x: ArrayLike) -> Array:
         """ξ Σ_k w_k ‖x − a_k 1‖₂, one number for the whole array."""

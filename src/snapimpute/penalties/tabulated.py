@@ -63,7 +63,7 @@ class FractionalL0(TabulatedPenalty):
     Parameters
     ----------
     alphabet, xi, weights
-        As in `SymbolPenalty`.
+        As in `Weighted`.
     alpha : float
         Above 0, in squared units of the symbols: wells are about √α wide.
 
@@ -142,7 +142,7 @@ class Lp(TabulatedPenalty):
     Parameters
     ----------
     alphabet, xi, weights
-        As in `SymbolPenalty`.
+        As in `Weighted`.
     p : float
         Between 0 and 1, both excluded; for the ends see `L0` and `L1`.
 
