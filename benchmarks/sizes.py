@@ -8,7 +8,7 @@ import snapimpute as si
 from common import save, show
 from snapimpute.solvers import AISImpute, Info
 
-SIZES = ((30, 20), (100, 80), (400, 300), (1500, 1200))
+SIZES = ((30, 20), (100, 80), (400, 300))
 CLOSE = 1e-4
 
 

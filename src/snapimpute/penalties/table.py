@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from snapimpute.types import Array, CellMap
 
@@ -28,6 +29,9 @@ NODES = 17
 
 MAX_DEPTH, MAX_PIECES = 40, 1 << 12
 """How often a piece is halved at most, and how many pieces a branch has: the tolerance cannot be had at a fold."""
+
+GUIDE = 1 << 12
+"""Evenly spaced places at which the search for a piece begins."""
 
 REACH = 4.0
 """How far the table reaches beyond the alphabet, in units of its span and of the width of the penalty."""
@@ -156,6 +160,7 @@ def _nodes(
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _look_up(
     x: Array,
+    guide: NDArray[np.int64],
     edges: Array,
     origins: Array,
     rates: Array,
@@ -169,7 +174,11 @@ def _look_up(
     shape: float,
     power: bool,
 ) -> None:
-    """x ← prox(x): the branch, the cell of its table, a cubic."""
+    """x ← prox(x): the piece, the cell of its table, a cubic.
+
+    ``guide`` holds, for evenly spaced y, the piece to begin the search with.
+    """
+    scale = guide.size / (inside[1] - inside[0])
     for i in range(x.size):
         y = x[i]
         if y < inside[0]:
@@ -177,7 +186,9 @@ def _look_up(
         elif y > inside[1]:
             x[i] = settle(y, outer[1], np.inf, symbols, pulls, shape, power)
         elif not np.isnan(y):
-            b = np.searchsorted(edges, y, side="right")
+            b = guide[min(int((y - inside[0]) * scale), guide.size - 1)]
+            while b < edges.size and edges[b] <= y:
+                b += 1
             t = (y - origins[b]) * rates[b]
             last = firsts[b + 1] - firsts[b] - 2
             cell = min(max(int(t), 0), last)
@@ -202,7 +213,10 @@ def tabulated_prox(family: Family) -> CellMap:
     borders = np.array([*(piece.begin for piece in pieces), high])
     counts = [piece.u.size for piece in pieces]
     rates = (np.array(counts) - 1) / np.diff(borders)
+    steps = np.linspace(low, high, GUIDE + 1)[:-1]
     arguments = (
+        # One piece earlier than the step says: rounding of the place of a y cannot lead past its piece.
+        np.maximum(np.searchsorted(borders[1:-1], steps, side="right") - 1, 0),
         borders[1:-1].copy(),
         borders[:-1].copy(),
         rates,
