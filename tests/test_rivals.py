@@ -16,9 +16,10 @@ import snapimpute as si
 from snapimpute.datasets import Dataset
 from snapimpute.losses import Thresholds
 from snapimpute.rivals import MultinomialCompletion, OneBit, RobustDiscrete, ThresholdCompletion, tuned
-from snapimpute.rivals.robust import MAX_CELLS, SymbolSplitting
+from snapimpute.rivals.robust import SymbolSplitting
 from snapimpute.rivals.thresholds import AlternatingThresholds, best_thresholds
 from snapimpute.solvers import loop
+from snapimpute.solvers.splitting import MAX_CELLS
 
 MODELS = [OneBit, MultinomialCompletion, ThresholdCompletion, RobustDiscrete]
 LIKELIHOODS = [OneBit, MultinomialCompletion]
@@ -405,7 +406,9 @@ def test_large_matrices_are_refused_where_they_would_be_stored():
     """Above 2²⁵ cells the robust method refuses at once and names others."""
     obs = si.Observations.from_coo([0, 1], [0, 1], [0, 1], (2**13, 2**12 + 1))
     assert obs.shape[0] * obs.shape[1] > MAX_CELLS == 2**25
-    with pytest.raises(ValueError, match=r"8192×4097 has more than 33,554,432 cells: .* LowRankSparse"):
+    with pytest.raises(
+        ValueError, match=r"8192×4097 = 33,562,624 cells .* are more than 33,554,432: .* LowRankSparse"
+    ):
         RobustDiscrete.fit(obs, "0,1", lam=1.0)
 
 

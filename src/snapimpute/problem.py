@@ -111,9 +111,19 @@ class Problem:
         return self.discrete is not None and self.discrete.xi > 0
 
     @property
+    def jumps(self) -> bool:
+        """Whether a discrete term is present and not convex: its prox may jump."""
+        return self.discrete is not None and self.is_discrete and not self.discrete.convex
+
+    @property
+    def exact(self) -> bool:
+        """Whether the prox of the discrete term, if there is one, is that of its value."""
+        return self.discrete is None or not self.is_discrete or self.discrete.exact
+
+    @property
     def convex(self) -> bool:
         """Whether every term is convex."""
-        return self.spectral.convex and (self.discrete is None or not self.is_discrete or self.discrete.convex)
+        return self.spectral.convex and not self.jumps
 
     @cached_property
     def targets(self) -> Array:

@@ -183,6 +183,11 @@ def largest_lam(observations: Observations, recipe: Recipe) -> float:
     values = observations.values
     if base is not None:
         values = values - base.entries(observations.rows, observations.cols)
+    return spectral_norm(observations, values)
+
+
+def spectral_norm(observations: Observations, values: Array) -> float:
+    """σ₁ of the matrix with these values on Ω and 0 elsewhere, and never quite 0."""
     sigma = partial_svd(Sparse(observations, values), 1, tol=1e-3 * float(np.linalg.norm(values))).x.s[0]
     return max(float(sigma), 1e-12)
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, Sparse, partial_svd
+from snapimpute.operators import LowRank
 from snapimpute.solvers import Result
 from snapimpute.solvers.parameters import check_positive
 from snapimpute.tuning import LAM_RATIO, LAM_STEPS, PATIENCE
@@ -34,11 +34,9 @@ class DiscreteModel(ABC):
         *,
         lam: float,
         x0: LowRank | None = None,
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        random_state: int = 0,
+        **limits: Any,
     ) -> Self:
-        """Fit to observations, all of them symbols."""
+        """Fit to observations, all of them symbols; ``limits`` (max_iter, tol, random_state) as in `solve`."""
 
     @classmethod
     @abstractmethod
@@ -142,9 +140,3 @@ def completed(result: Result) -> Result:
     if result.status.code == "interrupted":
         raise KeyboardInterrupt(result.status.message)
     return result
-
-
-def spectral_norm(observations: Observations, values: Array) -> float:
-    """σ₁ of the matrix with these values on Ω and 0 elsewhere."""
-    size = float(np.linalg.norm(values))
-    return max(float(partial_svd(Sparse(observations, values), 1, tol=1e-3 * size).x.s[0]), 1e-12)

@@ -15,8 +15,9 @@ from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
-from snapimpute.rivals.base import DiscreteModel, checked, completed, spectral_norm
+from snapimpute.rivals.base import DiscreteModel, checked, completed
 from snapimpute.solvers import Result, Solver, solve
+from snapimpute.tuning import spectral_norm
 from snapimpute.types import Array
 
 
@@ -68,12 +69,9 @@ class MultinomialCompletion(DiscreteModel):
         *,
         lam: float,
         x0: LowRank | None = None,
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        random_state: int = 0,
         solver: Solver[Any] | str = "auto",
-        max_rank: int | None = None,
         intercept: bool = False,
+        **limits: Any,
     ) -> Self:
         """Fit with an ordinary solver.
 
@@ -85,24 +83,18 @@ class MultinomialCompletion(DiscreteModel):
             λ, in units of the log-likelihood.
         x0 : LowRank, optional
             Where to start: the ``result.x`` of another fit.
-        max_iter, tol, random_state, solver, max_rank
-            As in `solve`; the solver must take any loss, as the proximal ones do.
+        solver : Solver or str
+            One that takes any loss, as the proximal ones do.
         intercept : bool
             Whether the log-odds are those of the observed frequencies plus X,
             not X alone. The authors have none.
+        **limits
+            As in `solve`: max_iter, tol, max_rank, random_state.
         """
         data, symbols = checked(observations, alphabet, lam)
         loss, blocks = cls._blocks(data, symbols)
         base = _frequencies(data, symbols) if intercept else None
-        result = solve(
-            Problem(blocks, Nuclear(lam * loss.scale), None, base, loss),
-            solver,
-            x0=x0,
-            max_iter=max_iter,
-            tol=tol,
-            max_rank=max_rank,
-            random_state=random_state,
-        )
+        result = solve(Problem(blocks, Nuclear(lam * loss.scale), None, base, loss), solver, x0=x0, **limits)
         return cls(symbols, lam, data.shape, completed(result))
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,14 +15,13 @@ from snapimpute.observations import Observations
 from snapimpute.operators import Dense, LowRank, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.rivals.base import DiscreteModel, checked, completed, spectral_norm
+from snapimpute.rivals.base import DiscreteModel, checked, completed
 from snapimpute.solvers import Card, Result, Solver, solve
 from snapimpute.solvers.base import Context, State
 from snapimpute.solvers.parameters import check_positive
+from snapimpute.solvers.splitting import too_large
+from snapimpute.tuning import spectral_norm
 from snapimpute.types import Array
-
-MAX_CELLS = 2**25
-"""Larger matrices are refused: half a dozen arrays of m×n numbers are held at a time."""
 
 FIRST_SHARE = 0.7
 """The first threshold λ/μ as a share of σ₁ of the first Z: W begins with rank 1 or little more."""
@@ -75,11 +74,9 @@ class RobustDiscrete(DiscreteModel):
         *,
         lam: float,
         x0: LowRank | None = None,
-        max_iter: int = 1000,
-        tol: float = 1e-3,
-        random_state: int = 0,
         mu: float | None = None,
         rho: float = 1.05,
+        **limits: Any,
     ) -> Self:
         """Run the augmented Lagrangian until Z and W meet.
 
@@ -91,22 +88,15 @@ class RobustDiscrete(DiscreteModel):
             λ.
         x0 : LowRank, optional
             Its nearest symbols are where Z starts off Ω; the symbol nearest to the mean if not given.
-        max_iter, random_state
-            As in `solve`.
-        tol : float
-            Stop when ‖Z − W‖ ≤ tol·‖Z‖.
         mu, rho : float
             The first μ, and by what it grows; see `SymbolSplitting`.
+        **limits
+            As in `solve`: max_iter (1000 if not given), random_state, and tol
+            (1e-3): stop when ‖Z − W‖ ≤ tol·‖Z‖.
         """
         data, symbols = checked(observations, alphabet, lam)
-        result = solve(
-            Problem(data, Nuclear(lam)),
-            SymbolSplitting(symbols, mu, rho),
-            x0=x0,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+        limits = {"max_iter": 1000, "tol": 1e-3, **limits}
+        result = solve(Problem(data, Nuclear(lam)), SymbolSplitting(symbols, mu, rho), x0=x0, **limits)
         return cls(symbols, lam, completed(result).extras["codes"], result)
 
     @classmethod
@@ -223,7 +213,7 @@ class SymbolSplitting(Solver[SymbolState]):
             max_rank=context.max_rank,
             rng=context.rng(state.iteration),
         )
-        x = LowRank(svd.x.U, svd.x.s - edge, svd.x.V)
+        x = replace(svd.x, s=problem.spectral.prox(svd.x.s, 1 / mu))
         W = x.to_dense()
         codes = self.nearest(obs, W - shift, mu)
         Z = self.alphabet.symbols[codes]
@@ -271,12 +261,7 @@ class SymbolSplitting(Solver[SymbolState]):
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
         """Sizes that cannot be stored, and offsets."""
-        m, n = problem.shape
-        if m * n > MAX_CELLS:
-            return (
-                f"stores the whole matrix, and {m}×{n} has more than {MAX_CELLS:,} cells: "
-                "for gross errors use LowRankSparse, for symbols MultinomialCompletion"
-            )
         if problem.offsets is not None:
             return "does not treat offsets"
-        return super().objection(problem)
+        instead = "for gross errors use LowRankSparse, for symbols MultinomialCompletion"
+        return super().objection(problem) or too_large(problem, instead)

@@ -17,11 +17,12 @@ from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
-from snapimpute.rivals.base import DiscreteModel, checked, completed, spectral_norm
+from snapimpute.rivals.base import DiscreteModel, checked, completed
 from snapimpute.solvers import NIAPG, Card, Result, solve
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.parameters import check_count
 from snapimpute.solvers.safeguarded import RecentState
+from snapimpute.tuning import spectral_norm
 from snapimpute.types import Array
 
 
@@ -73,10 +74,8 @@ class ThresholdCompletion(DiscreteModel):
         *,
         lam: float,
         x0: LowRank | None = None,
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        random_state: int = 0,
         rank: int = 10,
+        **limits: Any,
     ) -> Self:
         """Alternate between X and the thresholds.
 
@@ -88,24 +87,17 @@ class ThresholdCompletion(DiscreteModel):
             λ.
         x0 : LowRank, optional
             Where X starts; at 0 if not given.
-        max_iter, tol, random_state
-            As in `solve`.
         rank : int
             r.
+        **limits
+            As in `solve`: max_iter, tol (1e-4 if not given), random_state.
         """
         check_count("rank", rank)
         data, symbols = checked(observations, alphabet, lam)
         occurring, codes = _codes(data, symbols)
         loss = Thresholds(best_thresholds(np.zeros(len(data)), codes))
-        result = solve(
-            Problem(data.with_values(codes), Nuclear(lam * loss.scale), loss=loss),
-            AlternatingThresholds(),
-            x0=x0,
-            max_iter=max_iter,
-            tol=tol,
-            max_rank=rank,
-            random_state=random_state,
-        )
+        problem = Problem(data.with_values(codes), Nuclear(lam * loss.scale), loss=loss)
+        result = solve(problem, AlternatingThresholds(), x0=x0, max_rank=rank, **{"tol": 1e-4, **limits})
         return cls(symbols, lam, occurring, completed(result).extras["thresholds"], result)
 
     @classmethod

@@ -116,7 +116,7 @@ def _check_convex(problem: Problem) -> None:
             f"a duality gap needs the nuclear norm with λ > 0 and convex terms, got {problem.spectral!r}"
             + (f" and {problem.discrete!r}" if problem.is_discrete else "")
         )
-    if problem.discrete is not None and problem.is_discrete and not problem.discrete.exact:
+    if not problem.exact:
         raise ValueError(
             f"{problem.discrete!r} is not the prox of its value, so there is no convex problem to certify: use L1"
         )

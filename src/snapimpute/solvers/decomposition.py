@@ -11,7 +11,7 @@ from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
 from snapimpute.solvers.parameters import check_open, check_positive
 from snapimpute.solvers.proximal import STEP_COST, Move, Point, Proximal, ProximalState, fista, moved, start
-from snapimpute.solvers.safeguarded import FINER, promises
+from snapimpute.solvers.safeguarded import FINER
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
         beta, t = fista(state.t)
         y = Point.combine([1 + beta, -beta], [state.point, state.before])
         move, reached = self._tried(problem, y, state, context)
-        if reached > state.envelope and promises(problem):
+        if reached > state.envelope and problem.exact:
             move, reached = self._plain(problem, state, context)
             t = 1.0
         certificate = state.certificate
@@ -139,7 +139,7 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
             move, reached = self._tried(problem, state.point, state, context, finer)
             if reached <= state.envelope:
                 return move, reached
-        return move._replace(to=state.point, length=0.0, error=move.length), state.envelope
+        return move.refused(state.point), state.envelope
 
     def merit(self, state: DecompositionState, terms: Terms) -> float:
         """The envelope at the last γ; those before are not comparable."""

@@ -75,6 +75,10 @@ class Move(NamedTuple):
     spectral: SpectralPenalty
     jumps: bool = False
 
+    def refused(self, at: Point) -> Move:
+        """No step: the iterate stays where it is, and how far the step would have led is all that is known."""
+        return self._replace(to=at, length=0.0, error=self.length)
+
     @property
     def certificate(self) -> float:
         """Bound on dist(0, ∂E(X)): I/step − ∇h is Lipschitz with the constant max(1, step − 1)/step.
@@ -159,8 +163,7 @@ class Proximal(Solver[P], Generic[P]):
         kept = svd.x.truncated(int((s > 0).sum()))
         x = replace(kept, s=s[: kept.rank])
         observed = problem.at_observed(x)
-        jumps = problem.discrete is not None and problem.is_discrete and not problem.discrete.convex
-        return Move(Point(x, observed), x.distance(y.x), svd.residual, svd.subspace, step, spectral, jumps)
+        return Move(Point(x, observed), x.distance(y.x), svd.residual, svd.subspace, step, spectral, problem.jumps)
 
 
 def start(

@@ -77,8 +77,7 @@ def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> 
 
 def _auto(problem: Problem, warm: bool) -> Pick:
     """By what was measured (docs/how-to-choose.md): convexity first, then whether the start is warm, and the size."""
-    jumps = problem.discrete is not None and problem.is_discrete and not problem.discrete.convex
-    if jumps and not warm:
+    if problem.jumps and not warm:
         why = "FaNCL brings λ down, which keeps clear of poor stationary points, and falls at every λ"
         return Pick(FaNCL(), f"{problem.discrete!r} is not convex: {why}")
     if not problem.convex:

@@ -62,20 +62,15 @@ class Safeguarded(Proximal[Q], Generic[Q]):
         for finer in FINER:
             move = self.move(problem, state.point, state, context, step=self.step_size, finer=finer)
             terms = problem.terms(*move.to)
-            if terms.objective <= before.objective or not promises(problem):
+            if terms.objective <= before.objective or not problem.exact:
                 return move, terms
-        return move._replace(to=state.point, length=0.0, error=move.length), before
+        return move.refused(state.point), before
 
 
 def stayed_or_moved(state: SafeguardedState, move: Move) -> dict[str, Any]:
     """The fields after a move; a step that was not taken tells nothing new of the iterate."""
     fields = moved(state, move)
     return fields | {"certificate": state.certificate} if move.to.x is state.x else fields
-
-
-def promises(problem: Problem) -> bool:
-    """Whether the prox of the discrete penalty is that of its value."""
-    return problem.discrete is None or not problem.is_discrete or problem.discrete.exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +217,7 @@ class NIAPG(Safeguarded[RecentState]):
         if beta > 0 and problem.terms(y.x.orthonormalised(), y.observed).objective <= bound:
             move = self.move(problem, y, state, context, step=self.step_size)
             terms = problem.terms(*move.to)
-        if move is None or (terms.objective > bound and promises(problem)):
+        if move is None or (terms.objective > bound and problem.exact):
             move, terms = self.falling(problem, state, context)
         return RecentState(
             **stayed_or_moved(state, move),
@@ -293,7 +288,8 @@ class FaNCL(Continued):
                 replace(t, spectral=move.spectral.value(x.s)).objective
                 for t, x in ((before, point.x), (terms, move.to.x))
             )
-            if old - new >= enough * move.length**2 or not promises(problem):
+            if old - new >= enough * move.length**2 or not problem.exact:
                 return replace(arrived(problem, state, move, state.t), terms=terms)
-        stay = move._replace(to=point, length=0.0, error=move.length)
-        return replace(arrived(problem, state, stay, state.t), terms=before, certificate=state.certificate)
+        return replace(
+            arrived(problem, state, move.refused(point), state.t), terms=before, certificate=state.certificate
+        )

@@ -62,7 +62,7 @@ class DenseSolver(Solver[D], Generic[D]):
     def objection(cls, problem: Problem) -> str | None:
         """What any solver objects to, maps that are not the prox of their value, and tables that are too large."""
         objection = super().objection(problem)
-        if objection is None and problem.discrete is not None and problem.is_discrete and not problem.discrete.exact:
+        if objection is None and not problem.exact:
             return f"needs the prox of the penalty itself, and that of {problem.discrete!r} is another's: use L1"
         return objection or too_large(problem, cls.instead(problem))
 
