@@ -134,10 +134,11 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
 
 
 def remark(alphabet: Alphabet) -> str:
-    """What is to be expected of the p = 1 penalty on this alphabet."""
+    """What is to be expected of the penalties on this alphabet."""
+    l1 = "With more than two symbols the unweighted p = 1 penalty also pulls to the middle of the alphabet."
     if len(alphabet) == 2:
-        return "With two symbols the p = 1 penalty is flat between them: it only keeps estimates from overshooting."
-    return "With more than two symbols the unweighted p = 1 penalty also pulls to the middle of the alphabet."
+        l1 = "With two symbols the p = 1 penalty is flat between them: it only keeps estimates from overshooting."
+    return f"{l1} L0 and its fractional form pull to the nearest symbol."
 
 
 def _run(method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, random_state: int) -> Outcome:

@@ -18,6 +18,7 @@ import numpy as np
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import low_rank_alphabet, senate_votes
+from snapimpute.datasets.synthetic import Kind
 from snapimpute.experiments.comparison import Method
 from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
@@ -71,9 +72,9 @@ class Source(NamedTuple):
     make: Callable[[int], Observations]
 
 
-def _synthetic(alphabet: str, kind: str, rank: int) -> Callable[[int], Observations]:
+def _synthetic(alphabet: str, kind: Kind, rank: int) -> Callable[[int], Observations]:
     def make(seed: int) -> Observations:
-        data = low_rank_alphabet((100, 80), rank, alphabet, kind=kind, observed=0.5, random_state=seed)  # type: ignore[arg-type]
+        data = low_rank_alphabet((100, 80), rank, alphabet, kind=kind, observed=0.5, random_state=seed)
         return Observations.from_dense(data.to_dense())
 
     return make
