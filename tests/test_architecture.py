@@ -20,12 +20,13 @@ MODULES = {
 }
 
 LAYERS = [
-    ["types"],
+    ["types", "files", "machine"],
     ["alphabet"],
     ["checks"],
     ["observations"],
     ["penalties", "operators", "losses"],
     ["discreteness"],
+    ["sampling"],
     ["problem"],
     ["solvers"],
 ]

@@ -176,7 +176,9 @@ def test_registry_loads_by_name() -> None:
         if name.startswith("senate"):
             assert datasets.load(name).name == name
         assert datasets.REGISTRY[name].description
-    with pytest.raises(ValueError, match=r"no data set 'netflix'; there are senate-117, .*movielens-100k"):
+    with pytest.raises(
+        ValueError, match=r"no data set 'netflix'; there are senate-117, .*movielens-100k, book-crossing$"
+    ):
         datasets.load("netflix")
 
 

@@ -618,6 +618,8 @@ def test_settings():
         "max_iter": 4,
         "tol": 1e-3,
         "max_rank": 3,
+        "alphabet_term": "tiled",
+        "dtype": "float64",
         "random_state": 7,
     }
     assert result.objective_name == "E"

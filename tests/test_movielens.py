@@ -221,12 +221,13 @@ def test_wheel_is_used_when_the_archive_is_not_reached(offline: Path, monkeypatc
 
 
 def test_damaged_cache_is_reported_and_fetched_again(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache file that fails its hash gives a warning, never data, and is replaced."""
+    """A cache file that fails its hash gives a warning at the caller's line, never data, and is replaced."""
     offline.parent.mkdir(parents=True)
     offline.write_bytes(U_DATA[:500])
     monkeypatch.setattr(urllib.request, "urlopen", serve(ARCHIVE))
-    with pytest.warns(UserWarning, match=r"cached file .*u\.data is damaged and is fetched again"):
+    with pytest.warns(UserWarning, match=r"cached file .*u\.data is damaged and is fetched again") as caught:
         data = movielens_100k()
+    assert caught[0].filename == __file__
     assert is_stand_in(data)
     assert offline.read_bytes() == U_DATA
 
@@ -243,6 +244,7 @@ def test_all_sources_failing_says_what_was_tried_and_what_to_do(offline: Path) -
     )
     assert "the wheel recbole==1.2.1 from the package index: OSError: no network here" in message
     assert "pass path='.../ml-100k.zip' to movielens_100k" in message
+    assert f"or put its file u.data in the cache as {offline}" in message
     assert isinstance(caught.value, OSError)
     assert not offline.exists()
 

@@ -15,12 +15,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.observations import Observations
-from snapimpute.operators import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, cell_sum
+from snapimpute.operators import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sum, cell_sum
 from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Moments
-from snapimpute.types import Array
+from snapimpute.types import Array, CellMap
 
 Index = NDArray[np.intp]
 Total = Literal["value", "envelope", "landing"]
+
+SINGLE = 2 * float(np.finfo(np.float32).eps)
+"""Error of a matrix made of float32 tiles, relative to its Frobenius norm; rounding alone is about a third of it."""
+
+
+WORTH_SINGLE = 1 << 18
+"""Cells from which on float32 tiles are worth it."""
+
+
+class Need(NamedTuple):
+    """How good the prox of the discrete term has to be, from whoever takes a step with it.
+
+    ``error`` is allowed in the Frobenius norm. Singular values up to
+    ``threshold`` will be set to 0, and the step will mostly be felt in the
+    spaces of the orthonormal ``left`` and ``right``.
+    """
+
+    error: float = 0.0
+    threshold: float = 0.0
+    left: Array | None = None
+    right: Array | None = None
+
+
+EXACT = Need()
 
 
 class Part(NamedTuple):
@@ -68,15 +92,17 @@ class DiscreteTerm:
     def total(self, x: LowRank, on_observed: Array, kind: Total, step: float = 1.0) -> float:
         """Σ over Ωᶜ: the penalty, or min_u penalty(u) + (u − x)²/(2·step), or the penalty at that minimiser."""
         unit = 1.0 if kind == "value" else step
-        sums = (self._part_total(part.penalty, part.of(x), part.seen(on_observed), kind, unit) for part in self.parts)
+        sums = (
+            self._part_total(i, part.of(x), part.seen(on_observed), kind, unit) for i, part in enumerate(self.parts)
+        )
         return sum(sums) / unit
 
-    @staticmethod
-    def _part_total(penalty: DiscretePenalty | None, x: LowRank, seen: Array, kind: Total, step: float) -> float:
+    def _part_total(self, i: int, x: LowRank, seen: Array, kind: Total, step: float) -> float:
+        penalty = self.parts[i].penalty
         if isinstance(penalty, CellPenalty):
             cost = penalty.compiled(kind, step)
             cost(seen)
-            return cell_sum(x, cost) - float(seen.sum())
+            return cell_sum(x, cost) - float(seen.sum(dtype=np.float64))
         if isinstance(penalty, L2):
             moments = _hidden_moments(x, seen)
             if kind == "value":
@@ -84,30 +110,52 @@ class DiscreteTerm:
             return penalty.envelope_of(moments, step) if kind == "envelope" else penalty.landing_of(moments, step)
         return 0.0
 
-    def prox(self, x: LowRank, on_observed: Array, step: float = 1.0) -> tuple[MatrixOperator, Array]:
+    def prox(
+        self, x: LowRank, on_observed: Array, step: float = 1.0, need: Need = EXACT
+    ) -> tuple[MatrixOperator, Array]:
         """A matrix that is prox(X) on Ωᶜ, and what it happens to have on Ω."""
         operators, values = [], np.empty_like(on_observed)
-        for part in self.parts:
-            operator, seen = self._part_prox(part.penalty, part.of(x), part.seen(on_observed), step)
+        for i, part in enumerate(self.parts):
+            operator, seen = self._part_prox(i, part.of(x), part.seen(on_observed), step, need)
             operators.append(operator)
             values[slice(None) if part.observed is None else part.observed] = seen
         if self.parts[0].cols is None:
             return operators[0], values
         return ColumnGroups(tuple(operators), tuple(p.cols for p in self.parts if p.cols is not None)), values
 
-    @staticmethod
-    def _part_prox(
-        penalty: DiscretePenalty | None, x: LowRank, seen: Array, step: float
-    ) -> tuple[MatrixOperator, Array]:
+    def _part_prox(self, i: int, x: LowRank, seen: Array, step: float, need: Need) -> tuple[MatrixOperator, Array]:
+        penalty = self.parts[i].penalty
         if isinstance(penalty, CellPenalty):
-            move = penalty.compiled_prox(step)
-            move(seen)
-            return MappedLowRank(x, move), seen
+            line, rest = penalty.line(step), penalty.compiled_remainder(step)
+            straight = LowRank.combine([line.slope, 1.0], [x, LowRank.constant(x.shape, line.shift, x.dtype)])
+            on_line = x.dtype.type(line.slope) * seen + x.dtype.type(line.shift)
+            if rest is None:
+                return straight, on_line
+            rest(seen)
+            return Sum((straight, self._remainder(i, x, rest, seen, step, need))), on_line + seen
         if isinstance(penalty, L2):
             scale, shift = penalty.shrinkage(_hidden_moments(x, seen), step)
-            moved = LowRank.combine([scale, 1.0], [x, LowRank.constant(x.shape, shift)])
-            return moved, scale * seen + shift
+            moved = LowRank.combine([scale, 1.0], [x, LowRank.constant(x.shape, shift, x.dtype)])
+            return moved, x.dtype.type(scale) * seen + x.dtype.type(shift)
         return x, seen
+
+    def _remainder(
+        self, i: int, x: LowRank, rest: CellMap, on_observed: Array, step: float, need: Need
+    ) -> MatrixOperator:
+        """What the line leaves of the prox, by all tiles; in float32 where the error allowed is large enough."""
+        return MappedLowRank(x, rest, tile_dtype=np.float32 if self.tile_error(x, need) else None)
+
+    def tile_error(self, x: LowRank, need: Need) -> float:
+        """The error that tiles of lower precision make at X; 0 if none are used.
+
+        Where the prox jumps, rounding could carry a cell over the edge; a small
+        matrix is not worth the trouble.
+        """
+        small = x.shape[0] * x.shape[1] < WORTH_SINGLE
+        if small or not self.penalty.convex or need.error == 0 or x.dtype != np.float64:
+            return 0.0
+        error = SINGLE * x.norm()
+        return error if error <= need.error else 0.0
 
     def prox_dense(self, x: Array, step: float = 1.0) -> Array:
         """prox(X) on Ωᶜ and X on Ω, for an array that holds the whole matrix."""
@@ -140,6 +188,15 @@ class DiscreteTerm:
 
 def _hidden_moments(x: LowRank, seen: Array) -> Moments:
     """Number, sum and sum of squares of the cells that were not observed."""
+    all_cells = moments(x)
+    return Moments(
+        all_cells.count - seen.size,
+        all_cells.total - float(seen.sum(dtype=np.float64)),
+        max(all_cells.squares - float(np.sum(seen * seen, dtype=np.float64)), 0.0),
+    )
+
+
+def moments(x: LowRank) -> Moments:
+    """Number, sum and sum of squares of all cells."""
     m, n = x.shape
-    total = float(x.U.sum(axis=0) * x.s @ x.V.sum(axis=0)) - float(seen.sum())
-    return Moments(m * n - seen.size, total, max(x.norm() ** 2 - float(seen @ seen), 0.0))
+    return Moments(m * n, float(x.U.sum(axis=0) * x.s @ x.V.sum(axis=0)), x.norm() ** 2)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from snapimpute.alphabet import AlphabetLike
 from snapimpute.checks import (
@@ -222,7 +222,18 @@ class Observations:
         if v.shape != self.values.shape:
             raise ValueError(f"expected {len(self)} values, one for each observed cell, got shape {v.shape}")
         refuse(~np.isfinite(v), self.rows, self.cols, v, "not finite", "give finite values")
-        return Observations(self.rows, self.cols, frozen(v), self.shape, self.row_labels, self.col_labels)
+        return self._on_same_cells(frozen(v))
+
+    def astype(self, dtype: DTypeLike) -> Observations:
+        """Return the same cells with their values in another precision, for a solver that is to run in it."""
+        return (
+            self if self.values.dtype == np.dtype(dtype) else self._on_same_cells(frozen(self.values.astype(dtype)))
+        )
+
+    def _on_same_cells(self, values: NDArray[Any]) -> Observations:
+        out = replace(self, values=values)
+        out.__dict__.update({name: self.__dict__[name] for name in ("by_row", "by_col") if name in self.__dict__})
+        return out
 
     def take(self, index: ArrayLike) -> Observations:
         """Return the observations where a mask is true, or at the given positions; they stay in stored order."""

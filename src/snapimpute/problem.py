@@ -12,17 +12,19 @@ methods that take a ``gamma`` mean that. The fit may be another loss.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from snapimpute.discreteness import DiscreteTerm, Total
+from snapimpute.discreteness import EXACT, DiscreteTerm, Need, Total
 from snapimpute.losses import Loss, Squares
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, MatrixOperator, Scaled, Sparse, Sum
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.sampling import SampledTerm, Sampler
 from snapimpute.types import Array
 
 SQUARES = Squares()
@@ -79,6 +81,7 @@ class Problem:
     discrete: DiscretePenalty | None = None
     offsets: LowRank | None = None
     loss: Loss = SQUARES
+    sampler: Sampler | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         _check_kind("observations", self.observations, Observations)
@@ -101,9 +104,23 @@ class Problem:
     @cached_property
     def _term(self) -> DiscreteTerm | None:
         """The discrete term, if there is one with ξ > 0."""
-        return (
-            DiscreteTerm(self.discrete, self.observations) if self.discrete is not None and self.is_discrete else None
-        )
+        if self.discrete is None or not self.is_discrete:
+            return None
+        if self.sampler is not None:
+            return SampledTerm(self.discrete, self.observations, self.sampler)
+        return DiscreteTerm(self.discrete, self.observations)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision of the observed values, and of all that is computed from them."""
+        return self.observations.values.dtype
+
+    def astype(self, dtype: DTypeLike) -> Problem:
+        """Return the problem in another precision, itself if it has that."""
+        if self.dtype == np.dtype(dtype):
+            return self
+        offsets = None if self.offsets is None else self.offsets.astype(dtype)
+        return replace(self, observations=self.observations.astype(dtype), offsets=offsets)
 
     @property
     def is_discrete(self) -> bool:
@@ -132,7 +149,9 @@ class Problem:
 
     @cached_property
     def _offset_entries(self) -> Array:
-        return np.zeros(len(self.observations)) if self.offsets is None else self.at_observed(self.offsets)
+        if self.offsets is None:
+            return np.zeros(len(self.observations), self.dtype)
+        return self.at_observed(self.offsets)
 
     @cached_property
     def _goal(self) -> Array:
@@ -150,12 +169,13 @@ class Problem:
 
     def fit_gradient(self, x_observed: Array) -> Array:
         """Its gradient on Ω."""
-        return self.loss.gradient(x_observed + self._base, self._goal)
+        gradient = self.loss.gradient(x_observed + self._base, self._goal)
+        return gradient.astype(self.dtype, copy=False)
 
     @cached_property
     def scale(self) -> float:
         """The size of the data as solvers feel it, ‖∇loss(0)‖: under least squares ‖P_Ω(O − B)‖."""
-        return float(np.linalg.norm(self.fit_gradient(np.zeros(len(self.observations)))))
+        return float(np.linalg.norm(self.fit_gradient(np.zeros(len(self.observations), self.dtype))))
 
     def at_observed(self, x: LowRank) -> Array:
         """P_Ω(X), in the stored order of the observations."""
@@ -164,6 +184,26 @@ class Problem:
     def with_offsets(self, x: LowRank) -> LowRank:
         """X + B."""
         return x if self.offsets is None else LowRank.combine([1.0, 1.0], [x, self.offsets])
+
+    # ---------------------------------------------------------------- samples
+    def begin(self, iteration: int) -> None:
+        """Say that an iteration begins: a sampled term draws other cells then."""
+        if self.sampler is not None:
+            self.sampler.begin(iteration)
+
+    def watch(self, terms: Terms) -> None:
+        """Show the terms of an iterate to whoever guards a sampled term against divergence."""
+        if self.sampler is not None:
+            self.sampler.watch(terms.objective)
+
+    def columns(self) -> dict[str, float]:
+        """Further columns of the history."""
+        return {} if self.sampler is None else self.sampler.columns()
+
+    @property
+    def slack(self) -> float:
+        """By how much an objective may exceed a bound and still keep to it; 0 unless the discrete term is sampled."""
+        return 0.0 if self.sampler is None else self.sampler.slack
 
     # ---------------------------------------------------------------- objectives
     def terms(
@@ -219,11 +259,13 @@ class Problem:
         """
         return self.gradient_step(y, y_observed, 1.0)
 
-    def gradient_step(self, y: LowRank, y_observed: Array, step: float, *, gamma: float = 1.0) -> MatrixOperator:
-        """Y minus ``step`` times the gradient at Y of the smooth part of (E)."""
+    def gradient_step(
+        self, y: LowRank, y_observed: Array, step: float, *, gamma: float = 1.0, need: Need = EXACT
+    ) -> MatrixOperator:
+        """Y minus ``step`` times the gradient at Y of the smooth part of (E), as good as ``need`` asks."""
         if self._term is None:
             return Sum((y, Sparse(self.observations, -step * self.fit_gradient(y_observed))))
-        mapped, on_observed = self._term.prox(self.with_offsets(y), y_observed + self._offset_entries, gamma)
+        mapped, on_observed = self._term.prox(self.with_offsets(y), y_observed + self._offset_entries, gamma, need)
         # On Ωᶜ the gradient is (Y − prox(Y))/γ: a share of the prox, the rest of Y itself.
         share = step / gamma
         terms = [mapped if share == 1 else Scaled(share, mapped)]
@@ -233,12 +275,17 @@ class Problem:
             terms.append(LowRank.combine([-share], [self.offsets]))
         return Sum((*terms, Sparse(self.observations, self._correction(y_observed, on_observed, step, share))))
 
+    def tile_error(self, y: LowRank, need: Need) -> float:
+        """The error of `gradient_step` for a step of 1, in the Frobenius norm, beyond rounding in its precision."""
+        return 0.0 if self._term is None else self._term.tile_error(self.with_offsets(y), need)
+
     def _correction(self, y_observed: Array, on_observed: Array, step: float, share: float) -> Array:
         """What has to be added on Ω, where the step is to lead to y − step·∇loss(y)."""
         if step == share == 1 and isinstance(self.loss, Squares):
             return self.observations.values - on_observed
         wanted = y_observed - step * self.fit_gradient(y_observed)
-        return wanted - (1 - share) * y_observed - share * (on_observed - self._offset_entries)
+        change: Array = wanted - (1 - share) * y_observed - share * (on_observed - self._offset_entries)
+        return change
 
     def curvature(self, x: LowRank, x_observed: Array, y: LowRank, y_observed: Array) -> float:
         """h(X) − h(Y) − ⟨∇h(Y), X − Y⟩ for the smooth part h of (E), which is at most ½‖X − Y‖²."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from snapimpute.datasets.base import Dataset, DatasetUnavailable, cache_dir
+from snapimpute.datasets.bookcrossing import book_crossing
 from snapimpute.datasets.bundled import CONGRESSES, senate_votes
 from snapimpute.datasets.movielens import movielens_100k
 from snapimpute.datasets.synthetic import Synthetic, low_rank_alphabet
@@ -21,6 +22,7 @@ __all__ = [
     "DatasetUnavailable",
     "Entry",
     "Synthetic",
+    "book_crossing",
     "cache_dir",
     "load",
     "low_rank_alphabet",
@@ -44,6 +46,9 @@ REGISTRY: dict[str, Entry] = {
     for congress, years in CONGRESSES.items()
 } | {
     "movielens-100k": Entry(movielens_100k, "ratings of films, 943×1682, alphabet 1:5; fetched, or give its path"),
+    "book-crossing": Entry(
+        book_crossing, "ratings of books, 77805×185973, alphabet 1:10; fetched (27 MB), or give its path"
+    ),
 }
 
 
@@ -53,7 +58,7 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()
-    ['senate-117', 'senate-109', 'senate-94', 'movielens-100k']
+    ['senate-117', 'senate-109', 'senate-94', 'movielens-100k', 'book-crossing']
     """
     return list(REGISTRY)
 

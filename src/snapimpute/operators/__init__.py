@@ -3,7 +3,7 @@
 from snapimpute.operators.base import ColumnGroups, Dense, MatrixOperator, Scaled, Sparse, Sum
 from snapimpute.operators.lowrank import LowRank
 from snapimpute.operators.svd import PartialSVD, partial_svd
-from snapimpute.operators.tiled import MappedLowRank, cell_sum
+from snapimpute.operators.tiled import MappedLowRank, Sample, cell_sum, sampled_sum
 
 __all__ = [
     "ColumnGroups",
@@ -12,9 +12,11 @@ __all__ = [
     "MappedLowRank",
     "MatrixOperator",
     "PartialSVD",
+    "Sample",
     "Scaled",
     "Sparse",
     "Sum",
     "cell_sum",
     "partial_svd",
+    "sampled_sum",
 ]

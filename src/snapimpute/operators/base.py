@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,11 @@ class MatrixOperator(ABC):
 
     shape: tuple[int, int]
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision that blocks should have; float64 unless said otherwise."""
+        return np.dtype(np.float64)
+
     @abstractmethod
     def matmat(self, B: Array) -> Array:
         """A·B for an n×k block."""
@@ -29,6 +36,10 @@ class MatrixOperator(ABC):
     @abstractmethod
     def rmatmat(self, C: Array) -> Array:
         """Aᵀ·C for an m×k block."""
+
+    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """(A·B, Aᵀ·C); in one go where that is cheaper than one after the other."""
+        return self.matmat(B), self.rmatmat(C)
 
     @property
     def T(self) -> MatrixOperator:  # noqa: N802 - the name numpy gives it
@@ -49,7 +60,7 @@ class MatrixOperator(ABC):
         return self._dense()
 
     def _dense(self) -> Array:
-        return self.matmat(np.eye(self.shape[1]))
+        return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,11 @@ class Transposed(MatrixOperator):
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """Shape of Aᵀ."""
         return self.operator.shape[1], self.operator.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of A."""
+        return self.operator.dtype
 
     @property
     def T(self) -> MatrixOperator:  # noqa: N802
@@ -87,6 +103,11 @@ class Sum(MatrixOperator):
         self.terms = terms
         self.shape = terms[0].shape
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The widest of all terms."""
+        return np.result_type(*(term.dtype for term in self.terms))
+
     def matmat(self, B: Array) -> Array:
         """Σ A_i·B."""
         out = self.terms[0].matmat(B)
@@ -101,6 +122,15 @@ class Sum(MatrixOperator):
             out += term.rmatmat(C)
         return out
 
+    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """Σ over the terms."""
+        forward, backward = self.terms[0].both(B, C)
+        for term in self.terms[1:]:
+            more_forward, more_backward = term.both(B, C)
+            forward += more_forward
+            backward += more_backward
+        return forward, backward
+
 
 @dataclass(frozen=True)
 class Scaled(MatrixOperator):
@@ -114,6 +144,11 @@ class Scaled(MatrixOperator):
         """Shape of A."""
         return self.operator.shape
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of A."""
+        return self.operator.dtype
+
     def matmat(self, B: Array) -> Array:
         """c·(A·B)."""
         return self.operator.matmat(self.factor * B)
@@ -121,6 +156,10 @@ class Scaled(MatrixOperator):
     def rmatmat(self, C: Array) -> Array:
         """c·(Aᵀ·C)."""
         return self.operator.rmatmat(self.factor * C)
+
+    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """Both, times c."""
+        return self.operator.both(self.factor * B, self.factor * C)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +172,11 @@ class Dense(MatrixOperator):
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """(m, n)."""
         return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the array."""
+        return self.values.dtype
 
     def matmat(self, B: Array) -> Array:
         """A·B."""
@@ -155,19 +199,33 @@ class ColumnGroups(MatrixOperator):
         """(m, n)."""
         return self.operators[0].shape[0], sum(operator.shape[1] for operator in self.operators)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The widest of all groups."""
+        return np.result_type(*(operator.dtype for operator in self.operators))
+
     def matmat(self, B: Array) -> Array:
         """Σ over the groups."""
-        out = np.zeros((self.shape[0], B.shape[1]))
+        out = np.zeros((self.shape[0], B.shape[1]), B.dtype)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             out += operator.matmat(B[cols])
         return out
 
     def rmatmat(self, C: Array) -> Array:
         """Group by group."""
-        out = np.empty((self.shape[1], C.shape[1]))
+        out = np.empty((self.shape[1], C.shape[1]), C.dtype)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             out[cols] = operator.rmatmat(C)
         return out
+
+    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """Group by group."""
+        forward = np.zeros((self.shape[0], B.shape[1]), B.dtype)
+        backward = np.empty((self.shape[1], C.shape[1]), C.dtype)
+        for operator, cols in zip(self.operators, self.cols, strict=True):
+            part, backward[cols] = operator.both(B[cols], C)
+            forward += part
+        return forward, backward
 
 
 class Sparse(MatrixOperator):
@@ -194,13 +252,23 @@ class Sparse(MatrixOperator):
             raise ValueError(f"expected {len(observations)} values, got shape {self.values.shape}")
         self.shape = observations.shape
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the values."""
+        return self.values.dtype
+
     def matmat(self, B: Array) -> Array:
         """A·B, a sum over the entries of each row."""
         return _lanes_times(self.observations.by_row, self.values, B)
 
     def rmatmat(self, C: Array) -> Array:
         """Aᵀ·C, a sum over the entries of each column."""
-        return _lanes_times(self.observations.by_col, self.values, C)
+        return _lanes_times(self.observations.by_col, self._values_by_col, C)
+
+    @cached_property
+    def _values_by_col(self) -> Array:
+        """The values in the order of the columns: gathered once for all products."""
+        return self.values[self.observations.by_col.order]
 
     def fit_rows(self, V: Array, ridge: float = 1e-10) -> Array:
         """Return the m×r array U with the least Σ (a_ij − ⟨u_i, v_j⟩)² over the entries.
@@ -213,13 +281,12 @@ class Sparse(MatrixOperator):
 
     def fit_cols(self, U: Array, ridge: float = 1e-10) -> Array:
         """Return the n×r array V with the least Σ (a_ij − ⟨u_i, v_j⟩)² over the entries, as `fit_rows`."""
-        return _lanes_fitted(self.observations.by_col, self.values, U, ridge)
+        return _lanes_fitted(self.observations.by_col, self._values_by_col, U, ridge)
 
 
-def _lanes_times(lanes: Compressed, values: Array, block: Array) -> Array:
-    indptr, indices, order = lanes
-    out = np.empty((indptr.size - 1, block.shape[1]))
-    data = values if order is None else values[order]
+def _lanes_times(lanes: Compressed, data: Array, block: Array) -> Array:
+    indptr, indices, _ = lanes
+    out = np.empty((indptr.size - 1, block.shape[1]), block.dtype)
     block = np.ascontiguousarray(block)
     run_parts(
         lambda start, stop: kernels.lanes_product(indptr, indices, data, block, out, start, stop),
@@ -229,11 +296,10 @@ def _lanes_times(lanes: Compressed, values: Array, block: Array) -> Array:
     return out
 
 
-def _lanes_fitted(lanes: Compressed, values: Array, block: Array, ridge: float) -> Array:
-    indptr, indices, order = lanes
+def _lanes_fitted(lanes: Compressed, data: Array, block: Array, ridge: float) -> Array:
+    indptr, indices, _ = lanes
     rank = block.shape[1]
-    out = np.empty((indptr.size - 1, rank))
-    data = values if order is None else values[order]
+    out = np.empty((indptr.size - 1, rank), block.dtype)
     block = np.ascontiguousarray(block)
     run_parts(
         lambda start, stop: kernels.lanes_least_squares(indptr, indices, data, block, ridge, out, start, stop),

@@ -17,7 +17,7 @@ def sampled_product(left: Array, right: Array, rows: Any, cols: Any, out: Array,
     for p in range(start, stop):
         i, j = rows[p], cols[p]
         # Four partial sums: the compiler may not reorder one, and one alone waits for itself.
-        a = b = c = d = 0.0
+        a = b = c = d = out.dtype.type(0)
         k = 0
         while k + 4 <= rank:
             a += left[i, k] * right[j, k]
@@ -36,7 +36,7 @@ def lanes_product(indptr: Any, indices: Any, values: Array, block: Array, out: A
     """out[i] ← Σ_p values[p] block[indices[p]] over the entries p of lane i, for lanes start..stop."""
     for i in range(start, stop):
         for k in range(block.shape[1]):
-            out[i, k] = 0.0
+            out[i, k] = 0
         for p in range(indptr[i], indptr[i + 1]):
             v, j = values[p], indices[p]
             for k in range(block.shape[1]):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from snapimpute.operators import kernels
 from snapimpute.operators.base import MAX_DENSE_CELLS, MatrixOperator
@@ -43,14 +44,14 @@ class LowRank(MatrixOperator):
             )
 
     @classmethod
-    def zeros(cls, shape: tuple[int, int]) -> LowRank:
+    def zeros(cls, shape: tuple[int, int], dtype: DTypeLike = np.float64) -> LowRank:
         """Return the zero matrix, of rank 0."""
-        return cls(np.zeros((shape[0], 0)), np.zeros(0), np.zeros((shape[1], 0)))
+        return cls(np.zeros((shape[0], 0), dtype), np.zeros(0, dtype), np.zeros((shape[1], 0), dtype))
 
     @classmethod
-    def constant(cls, shape: tuple[int, int], value: float) -> LowRank:
+    def constant(cls, shape: tuple[int, int], value: float, dtype: DTypeLike = np.float64) -> LowRank:
         """Return the matrix with one value everywhere, of rank 1."""
-        return cls(np.ones((shape[0], 1)), np.array([float(value)]), np.ones((shape[1], 1)))
+        return cls(np.ones((shape[0], 1), dtype), np.array([value], dtype), np.ones((shape[1], 1), dtype))
 
     @classmethod
     def from_dense(cls, X: ArrayLike) -> LowRank:
@@ -63,13 +64,13 @@ class LowRank(MatrixOperator):
         """Σ_i weights_i · terms_i, by laying the factors side by side."""
         parts = [(w, t) for w, t in zip(weights, terms, strict=True) if w != 0 and t.rank > 0]
         if not parts:
-            return cls.zeros(terms[0].shape)
+            return cls.zeros(terms[0].shape, terms[0].dtype)
         if len(parts) == 1:
             (w, t), *_ = parts
-            return cls(t.U, w * t.s, t.V)
+            return cls(t.U, t.s.dtype.type(w) * t.s, t.V)
         return cls(
             np.hstack([t.U for _, t in parts]),
-            np.concatenate([w * t.s for w, t in parts]),
+            np.concatenate([t.s.dtype.type(w) * t.s for w, t in parts]),
             np.hstack([t.V for _, t in parts]),
         )
 
@@ -82,6 +83,17 @@ class LowRank(MatrixOperator):
     def rank(self) -> int:
         """Number of factors."""
         return int(self.s.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the factors."""
+        return self.U.dtype
+
+    def astype(self, dtype: DTypeLike) -> LowRank:
+        """Return the matrix with its factors in another precision, itself if they have it."""
+        if self.dtype == self.s.dtype == self.V.dtype == np.dtype(dtype):
+            return self
+        return LowRank(self.U.astype(dtype), self.s.astype(dtype), self.V.astype(dtype))
 
     @property
     def T(self) -> LowRank:  # noqa: N802 - the name numpy gives it
@@ -108,7 +120,8 @@ class LowRank(MatrixOperator):
             if index.size and not (index.min() >= 0 and index.max() < size):
                 raise ValueError(f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}")
         left, right = np.ascontiguousarray(self.U * self.s), np.ascontiguousarray(self.V)
-        flat_r, flat_c, out = np.ascontiguousarray(r).ravel(), np.ascontiguousarray(c).ravel(), np.empty(r.size)
+        flat_r, flat_c = np.ascontiguousarray(r).ravel(), np.ascontiguousarray(c).ravel()
+        out = np.empty(r.size, self.dtype)
         run_parts(
             lambda start, stop: kernels.sampled_product(left, right, flat_r, flat_c, out, start, stop),
             cut(out.size, _ENTRIES),

@@ -122,7 +122,7 @@ def partial_svd(
             continue
         residuals = search.measure(wanted)
         error = search.error(residuals)
-        if error <= tol and search.deep_enough(residuals):
+        if error <= max(tol, search.rounding) and search.deep_enough(residuals):
             return search.result(error)
         if search.passes + 2 > max_passes:
             return search.result(error)
@@ -151,6 +151,8 @@ class _Search:
         self.limit = limit
         self.at_least = at_least
         self.side = min(operator.shape)
+        self.dtype = operator.dtype
+        self.eps = float(np.finfo(self.dtype).eps)
         self.passes = 0
         self.rounds = 0
 
@@ -162,10 +164,13 @@ class _Search:
     def start(self, warm_start: Array | None, rng: np.random.Generator) -> None:
         """Take the image of the warm start, filled up with random vectors, as the first left basis."""
         m, n = self.A.shape
-        warm = np.zeros((n, 0)) if warm_start is None else warm_start[:, : self.side]
+        empty = [np.zeros((side, 0), self.dtype) for side in (m, n, 0)]
+        self.Q: Array = empty[0]
+        self.V: Array = empty[1]
+        self.B: Array = empty[2]
+        warm = self.V if warm_start is None else warm_start[:, : self.side].astype(self.dtype, copy=False)
         missing = min(self.k + GUARD, self.side) - warm.shape[1]
-        fresh = rng.standard_normal((n, min(max(missing, FRESH), self.side - warm.shape[1])))
-        self.Q, self.V, self.B = np.zeros((m, 0)), np.zeros((n, 0)), np.zeros((0, 0))
+        fresh = self._random(rng, min(max(missing, FRESH), self.side - warm.shape[1]))
         self.width, self.trusted = warm.shape[1] + fresh.shape[1], warm.shape[1] > 0
         self._append(self._matmat(orthonormal(np.hstack([warm, fresh]))[0]))
 
@@ -174,7 +179,10 @@ class _Search:
         count = self.size if wanted + GUARD // 2 > self.size else max(GUARD, self.width // 2)
         count = min(count, self.side - self.size)
         self.width, self.rounds = self.width + count, 0
-        self._append(self._matmat(rng.standard_normal((self.A.shape[1], count))))
+        self._append(self._matmat(self._random(rng, count)))
+
+    def _random(self, rng: np.random.Generator, count: int) -> Array:
+        return rng.standard_normal((self.A.shape[1], count)).astype(self.dtype, copy=False)
 
     def extend(self, residuals: Array, small: float) -> None:
         """Add the residuals that are not small, taken together, to the basis."""
@@ -189,7 +197,7 @@ class _Search:
         image = self._rmatmat(block)
         into, inside = orthonormal_to(self.V, image)
         old, new = self.B.shape[1], block.shape[1]
-        self.B = np.block([[self.B, inside[:old]], [np.zeros((new, old)), inside[old:]]])
+        self.B = np.block([[self.B, inside[:old]], [np.zeros((new, old), self.dtype), inside[old:]]])
         self.Q, self.V = np.hstack([self.Q, block]), np.hstack([self.V, into])
         self.P, self.s, self.Zt = np.linalg.svd(self.B)
 
@@ -232,6 +240,11 @@ class _Search:
             parts = np.concatenate([parts, np.maximum(guards, 0.0)])
         return float(np.linalg.norm(parts))
 
+    @property
+    def rounding(self) -> float:
+        """Below this a measured error is noise."""
+        return 16 * self.eps * float(self.s[0]) * math.sqrt(max(self.kept, 1)) if self.s.size else 0.0
+
     def deep_enough(self, residuals: Array) -> bool:
         """Whether a random start would by now have met any value a tenth above the threshold.
 
@@ -243,7 +256,7 @@ class _Search:
         if self.above is None or self.trusted or self.kept in (self.limit, residuals.size):
             return True
         rest, sought = float(self.s[self.kept]), MARGIN * self.above
-        if residuals.max() <= 1e-12 * self.s[0] or rest <= 1e-12 * sought:
+        if residuals.max() <= 5000 * self.eps * self.s[0] or rest <= 5000 * self.eps * sought:
             return True  # the bases hold all that the start leads to
         gain = math.acosh(max(2 * (sought / rest) ** 2 - 1, 1.0))
         return (self.rounds + 1) * gain >= math.acosh(math.sqrt(self.A.shape[1]))
@@ -263,7 +276,8 @@ class _Search:
     def whole_space(self) -> PartialSVD:
         """A basis of the whole smaller side needs no iteration: one product and a full SVD."""
         m, n = self.A.shape
-        tall = self._matmat(np.eye(n)) if n <= m else self._rmatmat(np.eye(m))
+        whole = np.eye(min(m, n), dtype=self.dtype)
+        tall = self._matmat(whole) if n <= m else self._rmatmat(whole)
         left, self.s, right = _full_svd(tall, 0.0 if self.at_least else self.above or 0.0)
         self.kept = self.wanted()
         count = min(self.kept + GUARD, self.s.size)
@@ -292,7 +306,8 @@ def orthonormal(block: Array) -> tuple[Array, Array]:
     Householder sweep, which is several times slower; that one serves where the
     columns are too nearly dependent.
     """
-    Q, R = block, np.eye(block.shape[1])
+    Q, R = block, np.eye(block.shape[1], dtype=block.dtype)
+    least = np.finfo(block.dtype).eps ** (1 / 3)
     for _ in range(2):
         scale = np.linalg.norm(Q, axis=0)
         if not (scale > 0).all():
@@ -303,7 +318,7 @@ def orthonormal(block: Array) -> tuple[Array, Array]:
             L = np.linalg.cholesky(gram)
         except np.linalg.LinAlgError:
             return _householder(block)
-        if np.diag(L).min(initial=1.0) < 1e-5:
+        if np.diag(L).min(initial=1.0) < least:
             return _householder(block)
         Q = Q @ np.linalg.inv(L).T
         R = L.T @ (scale[:, None] * R)
@@ -323,7 +338,7 @@ def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
     Q, R = orthonormal(block - basis @ inside)
     again = basis.T @ Q  # what rounding left inside matters where the block almost lies there
     left = np.linalg.norm(again)
-    if left <= 1e-14 * math.sqrt(basis.shape[1]):
+    if left <= 50 * np.finfo(block.dtype).eps * math.sqrt(basis.shape[1]):
         return Q, np.vstack([inside, R])
     if left > 0.5:
         # Some column does lie there. Householder's Q is orthogonal whatever the columns are.
@@ -337,14 +352,15 @@ def _full_svd(tall: Array, above: float) -> tuple[Array, Array, Array]:
     """All triplets of a tall array, or all above the threshold and some below.
 
     Through the Gram matrix, five times faster, where its rounding error of
-    about 1e-16 (σ₁/σ)² does no harm to the triplets wanted.
+    about eps·(σ₁/σ)² does no harm to the triplets wanted.
     """
+    least = 1e-3 if tall.dtype == np.float64 else 0.1
     largest = np.sqrt(np.linalg.norm(tall, 1) * np.linalg.norm(tall, np.inf))  # ≥ σ₁
-    if above <= 1e-3 * largest:
+    if above <= least * largest:
         U, s, Vt = np.linalg.svd(tall, full_matrices=False)
         return U, s, np.ascontiguousarray(Vt.T)
     squares, vectors = np.linalg.eigh(tall.T @ tall)
     s = np.sqrt(np.maximum(squares[::-1], 0.0))
     count = min(int((s > above).sum()) + GUARD, s.size)
     V = np.ascontiguousarray(vectors[:, ::-1][:, :count])
-    return (tall @ V) / np.maximum(s[:count], 1e-3 * above), s[:count], V
+    return (tall @ V) / np.maximum(s[:count], least * above), s[:count], V

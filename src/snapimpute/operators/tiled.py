@@ -2,27 +2,75 @@
 
 The discrete penalty lives on the cells that were not observed, so its prox is
 a dense matrix. It is never stored: each tile is made by one small BLAS product,
-mapped in place by compiled code, used, and overwritten by the next.
+mapped in place by compiled code, used, and overwritten by the next. A tile may
+serve A·B and Aᵀ·C at once, may be of lower precision than the products, and
+tiles may be drawn at random instead of all (`Sample`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from snapimpute.operators.base import MatrixOperator
 from snapimpute.operators.lowrank import LowRank
-from snapimpute.operators.threads import cut, run_parts, single_threaded_blas
+from snapimpute.operators.threads import Part, cut, run_parts, single_threaded_blas
 from snapimpute.types import Array, CellMap
 
 TILE_ROWS = 256
 TILE_BYTES = 1 << 20
 """One tile per thread should stay in the second-level cache together with the factors it is made of."""
 
+LEAST_ROWS = 16
+"""Of the bands of a sample: thinner ones would cost more to handle than to compute."""
+
+BANDS_PER_WINDOW = 8
+"""How many bands of a sample share a window of columns, if there are rows enough."""
+
+GROUPS = 8
+"""Bands that add up one transposed product; each group has a buffer of its own, whatever the number of threads."""
+
 MAP_COST = 10
 """What mapping one cell costs, in multiply-adds; a rough figure."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which tiles are drawn: each band of rows gets one of ``windows`` equal parts of the shuffled columns.
+
+    Every cell is drawn with probability 1/windows, and each part goes to the
+    same number of bands or one more. What is drawn counts ``windows`` times, so
+    that products and sums are right on average.
+
+    Parameters
+    ----------
+    windows : int
+        At least 1, which draws everything.
+    seed : tuple of int
+        Same seed, same tiles.
+    """
+
+    windows: int
+    seed: tuple[int, ...]
+
+    def bands(self, m: int) -> list[Part]:
+        """The bands of rows."""
+        return cut(m, min(max(m // (BANDS_PER_WINDOW * self.windows), LEAST_ROWS), TILE_ROWS))
+
+    def draw(self, shape: tuple[int, int]) -> tuple[NDArray[np.intp], list[Part]]:
+        """The order of the columns, and for each band the part of them that it gets."""
+        m, n = shape
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(n)
+        borders = np.linspace(0, n, self.windows + 1).astype(np.intp)
+        which = rng.permutation(np.arange(len(self.bands(m))) + rng.integers(self.windows)) % self.windows
+        return order, [(int(borders[w]), int(borders[w + 1])) for w in which]
 
 
 class MappedLowRank(MatrixOperator):
@@ -35,6 +83,11 @@ class MappedLowRank(MatrixOperator):
     factors : LowRank
     cell_map : callable
         Changes a flat array in place; called from several threads.
+    tile_dtype : optional
+        Precision of the tiles; that of the factors if not given.
+    sample : Sample, optional
+        Draw tiles at random: the operator is then f(X) on average only, and a
+        product costs a share 1/windows.
 
     Examples
     --------
@@ -43,71 +96,163 @@ class MappedLowRank(MatrixOperator):
     array([[4., 4.], [4., 4.], [4., 4.]])
     """
 
-    def __init__(self, factors: LowRank, cell_map: CellMap) -> None:
+    def __init__(
+        self,
+        factors: LowRank,
+        cell_map: CellMap,
+        *,
+        tile_dtype: DTypeLike | None = None,
+        sample: Sample | None = None,
+    ) -> None:
         self.factors = factors
         self.cell_map = cell_map
+        self.tile_dtype = np.dtype(factors.dtype if tile_dtype is None else tile_dtype)
+        self.sample = sample
         self.shape = factors.shape
 
     @property
-    def T(self) -> MappedLowRank:  # noqa: N802 - the name numpy gives it
+    def dtype(self) -> np.dtype[Any]:
+        """That of the factors."""
+        return self.factors.dtype
+
+    @property
+    def T(self) -> MatrixOperator:  # noqa: N802 - the name numpy gives it
         """f(Xᵀ): the map does not see where a cell stands."""
-        return MappedLowRank(self.factors.T, self.cell_map)
+        if self.sample is not None:
+            return super().T
+        return MappedLowRank(self.factors.T, self.cell_map, tile_dtype=self.tile_dtype)
+
+    @cached_property
+    def _tiles(self) -> _Tiles:
+        return _Tiles(self.factors, self.tile_dtype, self.sample)
 
     def matmat(self, B: Array) -> Array:
         """f(X)·B, row band by row band."""
-        out = np.zeros((self.shape[0], B.shape[1]))
-        B = np.ascontiguousarray(B)
-        tiles = _Tiles(self.factors)
+        tiles = self._tiles
+        block, out = tiles.columns_of(B), np.zeros((self.shape[0], B.shape[1]), self.tile_dtype)
 
         def work(start: int, stop: int) -> None:
-            for tile, (left, right) in tiles.of_band(start, stop):
-                self.cell_map(tile.reshape(-1))
-                out[start:stop] += tile @ B[left:right]
+            for band in range(start, stop):
+                for tile, rows, cols in self._mapped(band):
+                    out[rows] += tile @ block[cols]
 
-        with single_threaded_blas():
-            run_parts(work, tiles.bands, tiles.operations(B.shape[1]))
-        return out
+        self._run(work, cut(len(tiles.bands), 1), B.shape[1])
+        return self._counted(out, B.dtype)
 
     def rmatmat(self, C: Array) -> Array:
         """f(X)ᵀ·C, column band by column band, so that no two threads write one cell."""
-        return self.T.matmat(C)
+        if self.sample is None:
+            return self.T.matmat(C)
+        return self.both(np.zeros((self.shape[1], 0), C.dtype), C)[1]
+
+    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """(f(X)·B, f(X)ᵀ·C) in one pass over the tiles."""
+        tiles = self._tiles
+        block, other = tiles.columns_of(B), np.ascontiguousarray(C, self.tile_dtype)
+        forward = np.zeros((self.shape[0], B.shape[1]), self.tile_dtype)
+
+        def work(start: int, stop: int) -> Array:
+            backward = np.zeros((self.shape[1], C.shape[1]), self.tile_dtype)
+            for band in range(start, stop):
+                for tile, rows, cols in self._mapped(band):
+                    forward[rows] += tile @ block[cols]
+                    backward[cols] += tile.T @ other[rows]
+            return backward
+
+        groups = cut(len(tiles.bands), -(-len(tiles.bands) // GROUPS))
+        parts = self._run(work, groups, B.shape[1] + C.shape[1])
+        backward = tiles.in_order(sum(parts[1:], start=parts[0]))
+        return self._counted(forward, B.dtype), self._counted(backward, C.dtype)
+
+    def _mapped(self, band: int) -> Iterator[tuple[Array, slice, slice]]:
+        for tile, rows, cols in self._tiles.of_band(band):
+            self.cell_map(tile.reshape(-1))
+            yield tile, rows, cols
+
+    def _run(self, work: Any, parts: list[Part], columns: int) -> list[Any]:
+        with single_threaded_blas():
+            return run_parts(work, parts, self._tiles.operations(columns))
+
+    def _counted(self, product: Array, dtype: DTypeLike) -> Array:
+        """What was drawn counts as often as it stands for."""
+        if self.sample is not None:
+            product *= self.sample.windows
+        return product.astype(dtype, copy=False)
 
 
 def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
     """Σ f(X_ij) over all cells of a low-rank matrix."""
-    tiles = _Tiles(factors)
+    return sampled_sum(factors, cell_map, None)[0]
 
-    def work(start: int, stop: int) -> float:
-        total = 0.0
-        for tile, _ in tiles.of_band(start, stop):
-            flat = tile.reshape(-1)
-            cell_map(flat)
-            total += float(flat.sum())
-        return total
+
+def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
+    """Σ f(X_ij) over all cells of a low-rank matrix as a sample knows it, and its standard error."""
+    tiles = _Tiles(factors, factors.dtype, sample)
+    windows = 1 if sample is None else sample.windows
+
+    def work(start: int, stop: int) -> tuple[float, float]:
+        total = spread = 0.0
+        for tile, _, _ in (found for band in range(start, stop) for found in tiles.of_band(band)):
+            cell_map(tile.reshape(-1))
+            if windows == 1:
+                total += float(tile.sum(dtype=np.float64))
+            else:  # the columns are what was drawn
+                sums = tile.sum(axis=0, dtype=np.float64)
+                total += float(sums.sum())
+                spread += sums.size * float(sums.var(ddof=1)) if sums.size > 1 else math.inf
+        return total, spread
 
     with single_threaded_blas():
-        return math.fsum(run_parts(work, tiles.bands, tiles.operations(0)))
+        parts = run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0))
+    total = windows * math.fsum(part for part, _ in parts)
+    return total, math.sqrt(windows * (windows - 1) * math.fsum(part for _, part in parts))
 
 
 class _Tiles:
     """The tiles of a low-rank matrix: bands of rows, each cut into columns."""
 
-    def __init__(self, factors: LowRank) -> None:
-        self.left = np.ascontiguousarray(factors.U * factors.s)
-        self.right = np.ascontiguousarray(factors.V)
-        self.bands = cut(factors.shape[0], TILE_ROWS)
+    def __init__(self, factors: LowRank, dtype: np.dtype[Any], sample: Sample | None) -> None:
+        m, n = self.shape = factors.shape
+        right = factors.V
+        self.order: NDArray[np.intp] | None = None
+        if sample is None:
+            self.bands, windows = cut(m, TILE_ROWS), None
+        else:
+            self.bands = sample.bands(m)
+            self.order, windows = sample.draw((m, n))
+            right = right[self.order]
+        self.windows = [(0, n)] * len(self.bands) if windows is None else windows
+        self.left = np.ascontiguousarray(factors.U * factors.s, dtype)
+        self.right = np.ascontiguousarray(right, dtype)
         self.width = TILE_BYTES // (TILE_ROWS * self.left.itemsize)
+
+    def columns_of(self, B: Array) -> Array:
+        """A block of n rows in the order and the precision of the tiles."""
+        return np.ascontiguousarray(B if self.order is None else B[self.order], self.left.dtype)
+
+    def in_order(self, out: Array) -> Array:
+        """The way back of `columns_of`, for a product."""
+        if self.order is None:
+            return out
+        back = np.empty_like(out)
+        back[self.order] = out
+        return back
 
     def operations(self, columns: int) -> float:
         """Of making every tile, mapping it, and multiplying it by a block of so many columns."""
-        (m, r), n = self.left.shape, self.right.shape[0]
-        return float(2 * m * n * (r + columns + MAP_COST))
+        cells = sum(
+            (stop - start) * (right - left)
+            for (start, stop), (left, right) in zip(self.bands, self.windows, strict=True)
+        )
+        return float(2 * cells * (self.left.shape[1] + columns + MAP_COST))
 
-    def of_band(self, start: int, stop: int) -> Iterator[tuple[Array, tuple[int, int]]]:
-        """Yield (tile, (first column, last column)); the tile's memory is used again by the next."""
+    def of_band(self, band: int) -> Iterator[tuple[Array, slice, slice]]:
+        """Yield (tile, its rows, its columns); the tile's memory is used again by the next."""
+        (start, stop), (first, last) = self.bands[band], self.windows[band]
         rows = self.left[start:stop]
-        memory = np.empty(rows.shape[0] * min(self.width, self.right.shape[0]))
-        for left, right in cut(self.right.shape[0], self.width):
+        memory = np.empty(rows.shape[0] * min(self.width, last - first), rows.dtype)
+        for left, right in cut(last - first, self.width):
+            cols = slice(first + left, first + right)
             tile = memory[: rows.shape[0] * (right - left)].reshape(rows.shape[0], right - left)
-            np.matmul(rows, self.right[left:right].T, out=tile)
-            yield tile, (left, right)
+            np.matmul(rows, self.right[cols].T, out=tile)
+            yield tile, slice(start, stop), cols

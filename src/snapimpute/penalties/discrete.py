@@ -9,7 +9,7 @@ observed (`CellPenalty`); `L2` alone is not. ξ lives inside the penalty.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,16 @@ from snapimpute.penalties import kernels
 from snapimpute.types import Array, CellMap
 
 Kind = Literal["value", "prox", "envelope", "landing"]
+
+LINE_POINTS = 2001
+"""At which a prox is compared with the line that is split off."""
+
+
+class Line(NamedTuple):
+    """x ↦ slope·x + shift."""
+
+    slope: float
+    shift: float
 
 
 class DiscretePenalty(ABC):
@@ -65,6 +75,29 @@ class CellPenalty(DiscretePenalty):
     @abstractmethod
     def compiled_prox(self, step: float) -> CellMap:
         """Return the in-place map x ← argmin_u step·penalty(u) + ½ (u − x)²."""
+
+    def line(self, step: float) -> Line:
+        """The straight line that is split off the prox; see `compiled_remainder`."""
+        return Line(0.0, 0.0)
+
+    def compiled_remainder(self, step: float) -> CellMap | None:
+        """Return the in-place map x ← prox(x) − line(x); None if nothing remains.
+
+        The line of a low-rank matrix is of low rank, so that only the remainder,
+        which is small, has to be computed cell by cell: it may be in lower
+        precision, or on a sample of the cells.
+        """
+        prox, line = self.compiled_prox(step), self.line(step)
+        if line == (0.0, 0.0):
+            return prox
+
+        def run(x: Array) -> None:
+            straight = line.slope * x
+            straight += line.shift
+            prox(x)
+            x -= straight
+
+        return run
 
     def compiled_envelope(self, step: float) -> CellMap:
         """Return the in-place map x ← min_u step·penalty(u) + ½ (u − x)²."""
@@ -149,8 +182,22 @@ class Weighted:
         return step * self.xi * self.weights
 
 
+def fitted_line(penalty: CellPenalty, alphabet: Alphabet, step: float) -> Line:
+    """The line of least squares to the prox, from half a gap below the alphabet to half a gap above."""
+    symbols = alphabet.symbols
+    margin = 0.5 * float(np.diff(symbols).mean()) if symbols.size > 1 else 1.0
+    y = np.linspace(symbols[0] - margin, symbols[-1] + margin, LINE_POINTS)
+    u, middle = penalty.prox(y, step), float(y.mean())
+    slope = float((y - middle) @ u / ((y - middle) @ (y - middle)))
+    return Line(slope, float(u.mean()) - slope * middle)
+
+
 class SymbolPenalty(Weighted, CellPenalty):
     """A penalty of single entries with an alphabet and weights; parameters as in `Weighted`."""
+
+    def line(self, step: float) -> Line:
+        """Fitted to the prox over the alphabet."""
+        return fitted_line(self, self.alphabet, step)
 
 
 class L1(SymbolPenalty):
@@ -181,13 +228,37 @@ class L1(SymbolPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
-        symbols, pulls = self.alphabet.symbols, self.pulls(step)
-        return lambda x: kernels.l1_value(x, symbols, pulls)
+        return kernels.bound(kernels.l1_value, self.alphabet.symbols, self.pulls(step))
 
     def compiled_prox(self, step: float) -> CellMap:
         """One pass over the sorted symbols."""
-        symbols, pulls = self.alphabet.symbols, self.pulls(step)
-        return lambda x: kernels.l1_prox(x, symbols, pulls)
+        return kernels.bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
+
+    @property
+    def _gap(self) -> float | None:
+        """The distance of neighbours if the flat spots of the prox form an even staircase."""
+        even = len(self.alphabet) > 1 and np.all(self.weights == self.weights[0]) and self.weights[0] > 0
+        return self.alphabet.spacing if even else None
+
+    def line(self, step: float) -> Line:
+        """Through the middle of all flat spots where these form an even staircase, else fitted."""
+        gap, pull = self._gap, float(self.pulls(step)[0])
+        if gap is None:
+            return super().line(step)
+        slope = gap / (gap + 2 * pull)
+        centre = 0.5 * float(self.alphabet.symbols[0] + self.alphabet.symbols[-1])
+        return Line(slope, (1 - slope) * centre)
+
+    def compiled_remainder(self, step: float) -> CellMap:
+        """A few operations on an even staircase, else one pass over the symbols."""
+        gap, line = self._gap, self.line(step)
+        if gap is None:
+            return kernels.bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), *line)
+        pull, first = float(self.pulls(step)[0]), float(self.alphabet.symbols[0])
+        low, period = first - pull * len(self.alphabet), gap + 2 * pull
+        base = first - line.slope * low - line.shift
+        stairs = low, 1 / period, period, len(self.alphabet) - 1, 2 * pull
+        return kernels.bound(kernels.even_l1_remainder, *stairs, line.slope, base)
 
 
 class L0(SymbolPenalty):
@@ -227,13 +298,15 @@ class L0(SymbolPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols that x is not."""
-        symbols, pulls = self.alphabet.symbols, self.pulls(step)
-        return lambda x: kernels.l0_value(x, symbols, pulls)
+        return kernels.bound(kernels.l0_value, self.alphabet.symbols, self.pulls(step))
 
     def compiled_prox(self, step: float) -> CellMap:
         """The best of y and the symbols."""
-        symbols, pulls = self.alphabet.symbols, self.pulls(step)
-        return lambda x: kernels.l0_prox(x, symbols, pulls)
+        return kernels.bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
+
+    def compiled_remainder(self, step: float) -> CellMap:
+        """The same, less the line."""
+        return kernels.bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), *self.line(step))
 
 
 class ComposedL1(CellPenalty):
@@ -274,8 +347,16 @@ class ComposedL1(CellPenalty):
 
     def compiled_prox(self, step: float) -> CellMap:
         """K soft thresholds, one after the other."""
-        symbols, pull = self.alphabet.symbols, step * self.xi
-        return lambda x: kernels.composed_l1_prox(x, symbols, pull)
+        return kernels.bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, 0.0, 0.0)
+
+    def line(self, step: float) -> Line:
+        """Fitted to the prox over the alphabet."""
+        return fitted_line(self, self.alphabet, step)
+
+    def compiled_remainder(self, step: float) -> CellMap:
+        """The same, less the line."""
+        line = self.line(step)
+        return kernels.bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, *line)
 
     def compiled_envelope(self, step: float) -> CellMap:
         """That of the exact `L1`."""
@@ -324,14 +405,22 @@ class Ridge(CellPenalty):
 
     def compiled_prox(self, step: float) -> CellMap:
         """A weighted mean of x and the centre."""
-        factor, centre = 1 / (1 + 2 * step * self.xi), self.center
+        slope, shift = self.line(step)
 
         def run(x: Array) -> None:
-            x -= centre
-            x *= factor
-            x += centre
+            x *= slope
+            x += shift
 
         return run
+
+    def line(self, step: float) -> Line:
+        """The prox is a line."""
+        slope = 1 / (1 + 2 * step * self.xi)
+        return Line(slope, (1 - slope) * self.center)
+
+    def compiled_remainder(self, step: float) -> None:
+        """Nothing remains."""
+        return
 
 
 def check_step(step: float) -> float:

@@ -7,44 +7,92 @@ are written such that NaN stays NaN: a run that diverges must not go unnoticed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
 
-from snapimpute.types import Array
+from snapimpute.types import Array, CellMap
 
 _BLOCK = 1024
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def l1_prox(x: Array, symbols: Array, pulls: Array) -> None:
-    """x ← argmin_u Σ_k pulls_k |u − a_k| + ½ (u − x)²; symbols ascending."""
+def bound(kernel: Callable[..., None], *arguments: Any) -> CellMap:
+    """Return x ← kernel(x, arguments), with the arguments in the precision of x: a mixture would be slow."""
+    typed = {np.dtype(t): tuple(np.asarray(a, t)[()] for a in arguments) for t in (np.float32, np.float64)}
+    return lambda x: kernel(x, *typed[x.dtype])
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def even_l1_remainder(
+    x: Array, low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float
+) -> None:
+    """x ← what the line through its flat spots leaves of `l1_prox`, for evenly spaced symbols and equal pulls.
+
+    A few operations, however many symbols: the prox climbs with slope 1 between
+    flat spots that are ``wide`` = 2·pull long, one in every ``period``; the
+    first begins at ``low``, ``rate`` is 1/period, ``top`` the number of the last.
+    """
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        z = x[i] - low
+        k = np.floor(z * rate)
+        k = zero if k < zero else k
+        k = top if k > top else k
+        rho = z - k * period
+        below = rho if rho < zero else zero
+        above = rho - wide
+        above = zero if above < zero else above
+        x[i] = (base - slope * rho) + (below + above)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def l1_prox(x: Array, symbols: Array, pulls: Array, slope: float, shift: float) -> None:
+    """x ← argmin_u Σ_k pulls_k |u − a_k| + ½ (u − x)², less slope·x + shift; symbols ascending."""
     rise = pulls.sum()
+    given = np.empty(min(_BLOCK, x.size), x.dtype)
     for start in range(0, x.size, _BLOCK):
         block = x[start : start + _BLOCK]
+        y = given[: block.size]
+        y[:] = block
         for i in range(block.size):
             block[i] += rise
         for k in range(symbols.size):
-            a, drop = symbols[k], 2 * pulls[k]
+            a, drop = symbols[k], pulls[k] + pulls[k]
             for i in range(block.size):
                 u = block[i]
                 low = u - drop
                 low = a if low < a else low
                 block[i] = low if low < u else u
+        if slope != 0 or shift != 0:
+            for i in range(block.size):
+                block[i] -= slope * y[i] + shift
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def composed_l1_prox(x: Array, symbols: Array, pull: float) -> None:
-    """x ← prox_1(prox_2(… prox_K(x))), soft thresholds about a_K first, a_1 last; Eqs. (15), (17), (18)."""
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def composed_l1_prox(x: Array, symbols: Array, pull: float, slope: float, shift: float) -> None:
+    """x ← prox_1(prox_2(… prox_K(x))), soft thresholds about a_K first, a_1 last; Eqs. (15), (17), (18).
+
+    Less slope·x + shift.
+    """
+    zero = x.dtype.type(0)
+    given = np.empty(min(_BLOCK, x.size), x.dtype)
     for start in range(0, x.size, _BLOCK):
         block = x[start : start + _BLOCK]
+        y = given[: block.size]
+        y[:] = block
         for k in range(symbols.size - 1, -1, -1):
             a = symbols[k]
             for i in range(block.size):
                 d = block[i] - a
                 up, down = d - pull, d + pull
-                up = 0.0 if up < 0 else up
-                down = 0.0 if down > 0 else down
+                up = zero if up < zero else up
+                down = zero if down > zero else down
                 block[i] = a + up + down
+        if slope != 0 or shift != 0:
+            for i in range(block.size):
+                block[i] -= slope * y[i] + shift
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -62,9 +110,10 @@ def l1_value(x: Array, symbols: Array, pulls: Array) -> None:
         block[:] = total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def l0_prox(x: Array, symbols: Array, pulls: Array) -> None:
-    """x ← the u among x and the symbols with the least ½ (u − x)² − pulls_k [u = a_k]."""
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def l0_prox(x: Array, symbols: Array, pulls: Array, slope: float, shift: float) -> None:
+    """x ← the u among x and the symbols with the least ½ (u − x)² − pulls_k [u = a_k], less slope·x + shift."""
+    half = x.dtype.type(0.5)
     given = np.empty(min(_BLOCK, x.size), x.dtype)
     least = np.empty(min(_BLOCK, x.size), x.dtype)
     for start in range(0, x.size, _BLOCK):
@@ -76,9 +125,12 @@ def l0_prox(x: Array, symbols: Array, pulls: Array) -> None:
             a, gain = symbols[k], pulls[k]
             for i in range(block.size):
                 d = y[i] - a
-                cost = 0.5 * d * d - gain
+                cost = half * d * d - gain
                 block[i] = a if cost < best[i] else block[i]
                 best[i] = cost if cost < best[i] else best[i]
+        if slope != 0 or shift != 0:
+            for i in range(block.size):
+                block[i] -= slope * y[i] + shift
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -95,6 +147,7 @@ def l0_value(x: Array, symbols: Array, pulls: Array) -> None:
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def fractional_value(x: Array, symbols: Array, pulls: Array, alpha: float) -> None:
     """x ← Σ_k pulls_k d²/(d² + α), d = x − a_k."""
+    one = x.dtype.type(1)
     buffer = np.empty(min(_BLOCK, x.size), x.dtype)
     for start in range(0, x.size, _BLOCK):
         block = x[start : start + _BLOCK]
@@ -104,7 +157,7 @@ def fractional_value(x: Array, symbols: Array, pulls: Array, alpha: float) -> No
             a, w = symbols[k], pulls[k]
             for i in range(block.size):
                 square = (block[i] - a) * (block[i] - a)
-                total[i] += w / (1 + alpha / square)  # 0 at the symbol, w at infinity
+                total[i] += w / (one + alpha / square)  # 0 at the symbol, w at infinity
         block[:] = total
 
 
@@ -143,6 +196,7 @@ def power_value(x: Array, symbols: Array, pulls: Array, p: float) -> None:
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def half_squares(x: Array, u: Array) -> None:
     """x ← ½ (x − u)², 0 where both are the same infinity."""
+    half, zero = x.dtype.type(0.5), x.dtype.type(0)
     for i in range(x.size):
-        d = 0.0 if x[i] == u[i] else x[i] - u[i]
-        x[i] = 0.5 * d * d
+        d = zero if x[i] == u[i] else x[i] - u[i]
+        x[i] = half * d * d

@@ -117,6 +117,8 @@ class Solver(ABC, Generic[S]):
     """What `tol` bounds, in words."""
     any_loss: ClassVar[bool] = False
     """Whether another fit than least squares is treated."""
+    samples: ClassVar[bool] = False
+    """Whether the discrete term may be estimated on a sample."""
     uses_lam: ClassVar[bool] = True
     """Whether the λ of the spectral penalty enters."""
     if_it_diverges: ClassVar[str] = "Check the scale of the data, lower xi, or use a solver with a safeguard."

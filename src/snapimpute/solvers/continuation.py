@@ -215,7 +215,7 @@ class AISImpute(Continued):
         """A step with momentum, which begins again if the objective rose."""
         after = super().step(problem, state, context)
         terms = problem.terms(after.x, after.x_observed)
-        rose = state.terms is not None and terms.objective > state.terms.objective
+        rose = state.terms is not None and terms.objective > state.terms.objective + problem.slack
         return replace(after, terms=terms, t=1.0 if rose else after.t)
 
 
@@ -282,7 +282,8 @@ class APGL(Continued):
     def _holds(problem: Problem, move: Move, y: Point, lipschitz: float) -> bool:
         # But for plain least squares the curvature is a difference of sums: what rounding may hide counts against it.
         sums = problem.is_discrete or not isinstance(problem.loss, Squares)
-        doubt = 1e-14 * float(np.sum(problem.targets**2)) if sums else 0.0
+        rounding = 50 * float(np.finfo(problem.dtype).eps)
+        doubt = rounding * float(np.sum(problem.targets**2, dtype=np.float64)) + problem.slack if sums else 0.0
         return problem.curvature(*move.to, *y) + doubt <= 0.5 * lipschitz * move.length**2
 
     def columns(self, state: MomentumState) -> dict[str, float]:

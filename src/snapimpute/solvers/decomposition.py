@@ -73,6 +73,7 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     accuracy: float = 1e-2
     name: ClassVar[str] = "penalty-decomposition"
     objective_name: ClassVar[ObjectiveName] = "P"
+    samples: ClassVar[bool] = False
     measures: ClassVar[str] = "relative change over γ"
     card: ClassVar[Card] = Card(
         title="Penalty decomposition",

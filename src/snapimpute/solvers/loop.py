@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import math
+import os
 import time
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from snapimpute.operators import LowRank
 from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.problem import Problem
+from snapimpute.sampling import Sampler
 from snapimpute.solvers.base import Context, Solver, State
+from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
 from snapimpute.solvers.parameters import check_count
-from snapimpute.solvers.registry import pick
+from snapimpute.solvers.registry import check_sampled, pick
 from snapimpute.solvers.result import History, Info, Result, Status
 
 SMALL_SIDE = 10_000
 """Below, the blocks are so small that BLAS threads cost more than they bring."""
+
+AlphabetTerm = Literal["tiled", "sampled"]
+Precision = Literal["float64", "float32"]
+ALPHABET_TERMS: tuple[str, ...] = get_args(AlphabetTerm)
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 Callback = Callable[[Info], "bool | Mapping[str, float] | None"]
 
@@ -32,7 +42,10 @@ def solve(
     tol: float = 1e-5,
     max_rank: int | None = None,
     callback: Callback | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     evaluate_every: int = 1,
+    alphabet_term: AlphabetTerm = "tiled",
+    dtype: Precision = "float64",
     random_state: int = 0,
 ) -> Result:
     """Minimise a problem with a solver.
@@ -57,11 +70,23 @@ def solve(
     callback : callable, optional
         Called with an `Info` after each iteration. A mapping that it returns
         becomes columns of the history; True stops the run.
+    checkpoint : path or Checkpoint, optional
+        Save the run there, every 30 seconds and when it ends or is interrupted.
+        If the file exists, the run goes on where it was, with the same bits as
+        if it had never stopped; it must be of the same problem, solver and
+        settings, but may have another ``max_iter`` or ``tol``.
     evaluate_every : int
         Evaluate the objective in every so many iterations (and the last). For
         a discrete problem an evaluation is one pass over all cells.
+    alphabet_term : {"tiled", "sampled"}
+        Whether a discrete penalty is computed on all cells, tile by tile, or
+        estimated on a sample of them that is drawn anew in every iteration (see
+        `snapimpute.sampling`). The history then has the columns share, noise
+        and doubt, and its objective is an estimate with the standard error doubt.
+    dtype : {"float64", "float32"}
+        Precision of all arrays of the solver, and of the result.
     random_state : int
-        Seed of the random starting blocks of the partial SVD.
+        Seed of the random starting blocks of the partial SVD, and of the samples.
 
     Returns
     -------
@@ -78,12 +103,16 @@ def solve(
     ('converged', 1)
     """
     _check_limits(max_iter, tol, max_rank, evaluate_every)
-    start = LowRank.zeros(problem.shape) if x0 is None else x0
+    _check_choice("alphabet_term", alphabet_term, ALPHABET_TERMS)
+    _check_choice("dtype", dtype, PRECISIONS)
+    problem = problem.astype(dtype)
+    start = LowRank.zeros(problem.shape, dtype) if x0 is None else x0.astype(dtype)
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
     picked = pick(problem, solver, warm=start.rank > 0)
-    run = _Run(problem, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)))
-    status = run.loop(start, max_iter, tol)
+    if alphabet_term == "sampled" and problem.is_discrete:
+        check_sampled(picked.solver)
+        problem = replace(problem, sampler=Sampler(int(random_state)))
     settings = {
         "solver": repr(picked.solver),
         "why": picked.why,
@@ -93,8 +122,16 @@ def solve(
         "max_iter": max_iter,
         "tol": tol,
         "max_rank": max_rank,
+        "alphabet_term": alphabet_term,
+        "dtype": dtype,
         "random_state": random_state,
     }
+    run = _Run(problem, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)))
+    if checkpoint is not None:
+        fixed = {name: settings[name] for name in ("max_rank", "alphabet_term", "dtype", "random_state")}
+        fixed |= {"x0": x0, "evaluate_every": evaluate_every}
+        run.keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, fixed)
+    status = run.loop(start, max_iter, tol)
     history, name = run.history.columns(), picked.solver.objective_name
     return Result(run.answer, problem.offsets, status, history, name, settings, run.extras, run.row)
 
@@ -111,30 +148,76 @@ class _Run:
         self.best = np.inf
         self.row = -1
         self.extras: dict[str, Any] = {}
+        self.keeper: Keeper | None = None
+        self.unsaved: Saved | None = None
 
     def loop(self, x0: LowRank, max_iter: int, tol: float) -> Status:
         self.answer = x0
         try:
-            state = self._timed(self.solver.init, x0)
-            for iteration in range(1, max_iter + 1):
-                state = self._timed(self.solver.step, state)
-                if not (math.isfinite(state.size) and not math.isnan(state.certificate)):
-                    raise FloatingPointError("the iterate is not finite")
+            resumed = self._resumed()
+            state: State = self._timed(self.solver.init, x0) if resumed is None else resumed
+            while True:
+                if state is not resumed:  # what was saved has taken its step and was not yet recorded
+                    state = self._stepped(state)
+                resumed = None
                 done = state.final or (tol > 0 and state.measure <= tol)
-                last = done or iteration == max_iter
+                last = done or state.iteration >= max_iter
                 if last:
                     state = self._timed(self.solver.finish, state)
                 stop = self._record(state, last=last)
                 if stop and not last:
                     state = self._finish_early(state)
                 if last or stop:
+                    self._save(done=True)
                     self.answer, self.extras, self.row = state.x, self.solver.extras(state), -1
-                    return self._ended(state, done, stop, iteration, tol)
+                    return self._ended(state, done, stop, tol)
         except KeyboardInterrupt:
+            self._save()
             return self._broken_off("interrupted", "Interrupted")
         except (FloatingPointError, OverflowError) as err:
             return self._broken_off("diverged", f"A value that is not finite appeared ({err})")
-        raise AssertionError("unreachable: max_iter is at least 1")
+
+    def _stepped(self, state: State) -> State:
+        """One iteration."""
+        self.problem.begin(state.iteration + 1)
+        after: State = self._timed(self.solver.step, state)
+        if not (math.isfinite(after.size) and not math.isnan(after.certificate)):
+            raise FloatingPointError("the iterate is not finite")
+        if self.keeper is not None:
+            self.unsaved = self._as_it_is(after)
+            if self.keeper.due():
+                self._save()
+        return after
+
+    # ---------------------------------------------------------------- checkpoints
+    def _resumed(self) -> State | None:
+        """Take up a run that was saved, if there is one."""
+        saved = None if self.keeper is None else self.keeper.load()
+        if saved is None:
+            return None
+        self.history.rows = saved.rows
+        self.seconds, self.best, self.row = saved.seconds, saved.best, saved.row
+        self.answer, self.extras = saved.answer, saved.extras
+        if self.problem.sampler is not None:
+            self.problem.sampler.remember(saved.memory["sampler"])
+        self.problem.begin(saved.state.iteration)
+        self.unsaved = saved
+        return saved.state
+
+    def _as_it_is(self, state: State) -> Saved:
+        """The state after a step, and the rest as it was before the step was recorded."""
+        sampler = self.problem.sampler
+        memory = {} if sampler is None else {"sampler": sampler.memory()}
+        rows = list(self.history.rows)
+        return Saved(state, rows, self.seconds, self.best, self.row, self.answer, self.extras, memory=memory)
+
+    def _save(self, *, done: bool = False) -> None:
+        if self.keeper is None or self.unsaved is None:
+            return
+        try:
+            self.keeper.save(replace(self.unsaved, done=done))
+        except OSError as err:  # the run is worth more than its checkpoint
+            warnings.warn(f"the checkpoint {self.keeper.path} could not be written: {err}", stacklevel=4)
 
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.perf_counter()
@@ -145,11 +228,12 @@ class _Run:
 
     def _record(self, state: State, *, last: bool) -> bool:
         """Append a row to the history; whether the callback asks to stop."""
-        row: dict[str, Any] = {"iteration": state.iteration, "seconds": self.seconds} | self._described(state)
+        row: dict[str, Any] = {"iteration": state.iteration, "seconds": self.seconds}
         if last or state.iteration % self.every == 0:
             self._evaluate(state, row)
         elif not np.isfinite(self.best):
             self.answer = state.x  # nothing to compare it with yet
+        row |= self._described(state)
         self.history.rows.append(row)
         return self._ask_callback(state, row)
 
@@ -164,7 +248,8 @@ class _Run:
         return finished
 
     def _described(self, state: State) -> dict[str, Any]:
-        return {"certificate": state.certificate, "rank": state.x.rank} | self.solver.columns(state)
+        own = self.solver.columns(state) | self.problem.columns()
+        return {"certificate": state.certificate, "rank": state.x.rank} | own
 
     def _evaluate(self, state: State, row: dict[str, Any]) -> None:
         with _quiet_overflow():
@@ -173,6 +258,7 @@ class _Run:
             raise FloatingPointError("the objective is not finite")
         row |= {"objective": terms.objective, "fit": terms.fit}
         row |= {"spectral": terms.spectral, "discrete": terms.discrete}
+        self.problem.watch(terms)
         merit = self.solver.merit(state, terms)
         if merit <= self.best:
             self.best, self.answer, self.extras = merit, state.x, self.solver.extras(state)
@@ -188,8 +274,8 @@ class _Run:
             return False
         return bool(answer)
 
-    def _ended(self, state: State, done: bool, stop: bool, iteration: int, tol: float) -> Status:
-        what = self.solver.measures
+    def _ended(self, state: State, done: bool, stop: bool, tol: float) -> Status:
+        what, iteration = self.solver.measures, state.iteration
         if state.final:
             return Status("converged", "Solved in one go: this method does not iterate here.")
         if done:
@@ -223,6 +309,11 @@ class _Run:
 def _quiet_overflow() -> np.errstate:
     """The loop itself looks for what is not finite, and says so in the status."""
     return np.errstate(over="ignore", invalid="ignore")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
 def _check_limits(max_iter: int, tol: float, max_rank: int | None, evaluate_every: int) -> None:

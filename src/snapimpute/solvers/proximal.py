@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from snapimpute.discreteness import Need
 from snapimpute.operators import LowRank, partial_svd
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
 from snapimpute.problem import ObjectiveName, Problem
@@ -30,6 +31,10 @@ from snapimpute.types import Array
 
 STEP_COST = "3 passes: |Ω|k + (m+n)k², discrete: mn(r+k)"
 """Of a step whose warm start was good; r is the rank, k = r + 10 and two random directions."""
+
+
+ROUNDING = 0.25
+"""Share of the error allowed to a prox that tiles of lower precision may use up."""
 
 
 class Point(NamedTuple):
@@ -44,8 +49,11 @@ class Point(NamedTuple):
         merged: dict[int, tuple[float, Point]] = {}
         for weight, point in zip(weights, points, strict=True):
             merged[id(point.x)] = (weight + merged.get(id(point.x), (0.0, point))[0], point)
-        factors = [w for w, _ in merged.values()]
-        observed = sum((w * p.observed for w, p in merged.values()), start=np.zeros_like(points[0].observed))
+        factors = [float(w) for w, _ in merged.values()]
+        observed = sum(
+            (w * p.observed for w, (_, p) in zip(factors, merged.values(), strict=True)),
+            start=np.zeros_like(points[0].observed),
+        )
         return cls(LowRank.combine(factors, [p.x for _, p in merged.values()]), observed)
 
 
@@ -117,6 +125,7 @@ class Proximal(Solver[P], Generic[P]):
 
     objective_name: ClassVar[ObjectiveName] = "E"
     any_loss: ClassVar[bool] = True
+    samples: ClassVar[bool] = True
     max_passes: ClassVar[int] = 60
     accuracy: float
 
@@ -144,13 +153,15 @@ class Proximal(Solver[P], Generic[P]):
         size = problem.scale
         # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
         scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
+        tol = max(finer * self.accuracy * scale, (1e-12 if problem.dtype == np.float64 else 1e-6) * size)
+        need = Need(ROUNDING * tol, above, state.x.U, state.subspace)
         svd = partial_svd(
-            problem.gradient_step(*y, step, gamma=gamma),
+            problem.gradient_step(*y, step, gamma=gamma, need=need),
             state.x.rank,
             above=above,
             at_least=spectral.untouched,
             warm_start=state.subspace,
-            tol=max(finer * self.accuracy * scale, 1e-12 * size),
+            tol=tol,
             max_rank=min(most, default=None),
             max_passes=self.max_passes if finer == 1 else 60,
             rng=context.rng(state.iteration),
@@ -159,11 +170,12 @@ class Proximal(Solver[P], Generic[P]):
         if limit is not None and keep > limit.rank:
             keep = limit.rank_of(svd.x.s, max(spectral.untouched, state.x.rank))
             spectral = spectral.with_lam(lam_at_threshold(spectral.with_lam, float(svd.x.s[keep]), step))
-        s = spectral.prox(svd.x.s, step)[:keep]
+        s = spectral.prox(svd.x.s, step)[:keep].astype(problem.dtype, copy=False)
         kept = svd.x.truncated(int((s > 0).sum()))
         x = replace(kept, s=s[: kept.rank])
         observed = problem.at_observed(x)
-        return Move(Point(x, observed), x.distance(y.x), svd.residual, svd.subspace, step, spectral, problem.jumps)
+        error = svd.residual + step / gamma * problem.tile_error(y.x, need)
+        return Move(Point(x, observed), x.distance(y.x), error, svd.subspace, step, spectral, problem.jumps)
 
 
 def start(

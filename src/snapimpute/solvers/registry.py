@@ -75,6 +75,16 @@ def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> 
     return Pick(kind() if isinstance(solver, str) else solver, "given")
 
 
+def check_sampled(solver: Solver[Any]) -> None:
+    """Refuse a solver that needs the discrete term on all cells."""
+    if not solver.samples:
+        fits = ", ".join(name for name, kind in SOLVERS.items() if kind.samples)
+        raise ValueError(
+            f'{type(solver).__name__} needs the discrete term on all cells: use alphabet_term="tiled", or a solver '
+            f"that can work with a sample ({fits})"
+        )
+
+
 def _auto(problem: Problem, warm: bool) -> Pick:
     """By what was measured (docs/how-to-choose.md): convexity first, then whether the start is warm, and the size."""
     if problem.jumps and not warm:

@@ -62,7 +62,7 @@ class Safeguarded(Proximal[Q], Generic[Q]):
         for finer in FINER:
             move = self.move(problem, state.point, state, context, step=self.step_size, finer=finer)
             terms = problem.terms(*move.to)
-            if terms.objective <= before.objective or not problem.exact:
+            if terms.objective <= before.objective + problem.slack or not problem.exact:
                 return move, terms
         return move.refused(state.point), before
 
@@ -137,7 +137,7 @@ class NMAPG(Safeguarded[MonitorState]):
         y = Point.combine([1 - a + b, a, -b], [state.point, state.z, state.before])
         move = self.move(problem, y, state, context, step=self.step_size)
         z, terms = move.to, problem.terms(*move.to)
-        if terms.objective > state.average - self.delta * move.length**2:
+        if terms.objective > state.average - self.delta * move.length**2 + problem.slack:
             plain, plain_terms = self.falling(problem, state, context)
             if plain_terms.objective <= terms.objective:
                 move, terms = plain, plain_terms
@@ -210,7 +210,7 @@ class NIAPG(Safeguarded[RecentState]):
 
     def step(self, problem: Problem, state: RecentState, context: Context) -> RecentState:
         """A step from Y if F(Y) is low enough, else from X."""
-        k, bound = state.iteration + 1, max(state.recent)
+        k, bound = state.iteration + 1, max(state.recent) + problem.slack
         beta = (k - 1) / (k + 2)
         y = Point.combine([1 + beta, -beta], [state.point, state.before])
         move = None
@@ -288,7 +288,7 @@ class FaNCL(Continued):
                 replace(t, spectral=move.spectral.value(x.s)).objective
                 for t, x in ((before, point.x), (terms, move.to.x))
             )
-            if old - new >= enough * move.length**2 or not problem.exact:
+            if old - new >= enough * move.length**2 - problem.slack or not problem.exact:
                 return replace(arrived(problem, state, move, state.t), terms=terms)
         return replace(
             arrived(problem, state, move.refused(point), state.t), terms=before, certificate=state.certificate

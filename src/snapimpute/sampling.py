@@ -1,0 +1,230 @@
+"""The discrete term on a random sample of the cells: an iteration then costs no more than the sample.
+
+The prox is a line plus a small remainder (`CellPenalty.line`). The line keeps
+the low rank exactly; the remainder alone is estimated, unbiased, on tiles drawn
+anew in every iteration. What keeps its noise harmless:
+
+Averaging. The estimate is mixed with those of the iterations before, of which
+only the part is kept that the next step feels: the products with the leading
+singular spaces, guards included. A new direction thus shows at once, if with
+the weight of the fresh sample only, and is carried on as soon as it leads.
+
+A sample that is large enough. A random matrix with independent entries of size
+e has a norm of about e(√m + √n), and drawing one window of W multiplies e by
+√(W − 1). W is chosen such that this, after averaging, is at most `NOISE` times
+the threshold that singular values have to pass; as the threshold or the
+remainder changes, so does W.
+
+A guard. The objective is estimated too (all but the small remainder of it
+exactly). If it rises beyond doubt, the sample is enlarged for good, at last to
+all cells, which is the exact method.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from snapimpute.discreteness import DiscreteTerm, Need, Total, moments
+from snapimpute.operators import LowRank, MappedLowRank, MatrixOperator, Sample, Scaled, Sum, sampled_sum
+from snapimpute.penalties import CellPenalty
+from snapimpute.types import Array, CellMap
+
+WEIGHT = 0.2
+"""Of the fresh sample in the average."""
+
+DAMPING = math.sqrt(WEIGHT / (2 - WEIGHT))
+"""What averaging leaves of the noise."""
+
+NOISE = 0.1
+"""Largest norm of the noise, relative to the threshold of the singular values."""
+
+SURE = 4.0
+"""Standard errors that leave no doubt."""
+
+RISE, ALARMS = 0.01, 3
+"""The guard acts when the objective was that much above its least, beyond doubt, so many times in a row."""
+
+GROWTH = 4
+"""How many times larger the sample then gets."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The estimate of one part of the columns in one iteration: a fresh sample and what is kept of the past."""
+
+    iteration: int
+    step: float
+    factors: LowRank
+    sample: Sample
+    past: LowRank | None
+
+    def total(self, rest: CellMap) -> MatrixOperator:
+        """The average."""
+        fresh = MappedLowRank(self.factors, rest, tile_dtype=np.float32, sample=self.sample)
+        if self.past is None or self.sample.windows == 1:
+            return fresh
+        return Sum((Scaled(WEIGHT, fresh), LowRank.combine([1 - WEIGHT], [self.past])))
+
+
+@dataclass
+class Sampler:
+    """What is remembered from iteration to iteration.
+
+    Parameters
+    ----------
+    seed : int
+        Same seed, same samples.
+    """
+
+    seed: int
+    iteration: int = 0
+    windows: int = 1
+    """Of the last sample; 1 is all cells."""
+    most: int | None = None
+    """No more windows than that, after the guard has acted."""
+    noise: float = 0.0
+    """Norm of the noise in the last average, relative to the threshold."""
+    doubt: float = 0.0
+    """Standard error of the last estimate of the objective."""
+    lowest: float = math.inf
+    risen: int = 0
+    drawn: dict[int, Drawn] = field(default_factory=dict)
+
+    def begin(self, iteration: int) -> None:
+        """A new iteration: from now on other cells are drawn."""
+        self.iteration = iteration
+
+    def watch(self, objective: float) -> None:
+        """Look at an estimate of the objective; enlarge the sample if it has risen beyond doubt."""
+        if objective <= self.lowest + max(self.slack, RISE * abs(self.lowest)):
+            self.lowest, self.risen = min(self.lowest, objective), 0
+            return
+        self.risen += 1
+        if self.risen >= ALARMS and self.windows > 1:
+            self.most, self.lowest, self.risen = max(self.windows // GROWTH, 1), objective, 0
+            self.drawn.clear()
+
+    @property
+    def slack(self) -> float:
+        """What two estimates of one objective may differ by."""
+        return SURE * math.sqrt(2) * self.doubt
+
+    def columns(self) -> dict[str, float]:
+        """Columns of the history."""
+        return {"share": 1 / self.windows, "noise": self.noise, "doubt": self.doubt}
+
+    def sample_for(self, shape: tuple[int, int], observed: int, remainder: float, threshold: float) -> Sample:
+        """The sample that keeps the noise low enough; at least as many cells as were observed.
+
+        ``remainder`` is the root mean square of what is to be estimated.
+        """
+        m, n = shape
+        size = remainder * (math.sqrt(m) + math.sqrt(n)) * DAMPING
+        most = min(m * n // max(observed, 1), n, self.most or n)
+        if size > 0 and threshold > 0:
+            most = min(most, 1 + int(min((NOISE * threshold / size) ** 2, float(n))))
+        self.windows = max(most, 1)
+        self.noise = size * math.sqrt(self.windows - 1) / threshold if threshold > 0 else 0.0
+        return Sample(self.windows, ())
+
+    def memory(self) -> dict[str, Any]:
+        """All of it as plain values and arrays, for a checkpoint."""
+        plain = {name: getattr(self, name) for name in ("windows", "most", "noise", "doubt", "lowest", "risen")}
+        parts = [
+            {
+                "part": i,
+                "iteration": d.iteration,
+                "step": d.step,
+                "factors": d.factors,
+                "windows": d.sample.windows,
+                "seed": list(d.sample.seed),
+                "past": d.past,
+            }
+            for i, d in self.drawn.items()
+        ]
+        return plain | {"drawn": parts}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Take up what `memory` gave."""
+        for name, value in memory.items():
+            if name != "drawn":
+                setattr(self, name, value)
+        self.drawn = {
+            d["part"]: Drawn(
+                d["iteration"], d["step"], d["factors"], Sample(d["windows"], tuple(d["seed"])), d["past"]
+            )
+            for d in memory["drawn"]
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class SampledTerm(DiscreteTerm):
+    """The discrete term, its prox and its envelope estimated on a sample."""
+
+    sampler: Sampler
+
+    def total(self, x: LowRank, on_observed: Array, kind: Total, step: float = 1.0) -> float:
+        """As `DiscreteTerm.total`; the envelope is an estimate, and `Sampler.doubt` its standard error."""
+        self.sampler.doubt = 0.0
+        return super().total(x, on_observed, kind, step)
+
+    def _part_total(self, i: int, x: LowRank, seen: Array, kind: Total, step: float) -> float:
+        penalty = self.parts[i].penalty
+        if kind != "envelope" or not isinstance(penalty, CellPenalty):
+            return super()._part_total(i, x, seen, kind, step)
+        cost, line = penalty.compiled_envelope(step), penalty.line(step)
+        # The envelope has the derivative x − prox(x), so that its quadratic part is that of the line.
+        bend, shift = 0.5 * (1 - line.slope), line.shift
+
+        def rest(cells: Array) -> None:
+            curve = (bend * cells - shift) * cells
+            cost(cells)
+            cells -= curve
+
+        windows, seed = self.sampler.windows, (self.sampler.seed, self.sampler.iteration, i, 1)
+        estimate, error = sampled_sum(x, rest, Sample(windows, seed) if windows > 1 else None)
+        self.sampler.doubt = math.hypot(self.sampler.doubt, error / step)
+        cost(seen)
+        cells = moments(x)
+        return bend * cells.squares - shift * cells.total + estimate - float(seen.sum(dtype=np.float64))
+
+    def _remainder(
+        self, i: int, x: LowRank, rest: CellMap, on_observed: Array, step: float, need: Need
+    ) -> MatrixOperator:
+        sampler = self.sampler
+        size = math.sqrt(float(np.mean(on_observed**2, dtype=np.float64))) if on_observed.size else 0.0
+        chosen = sampler.sample_for(x.shape, on_observed.size, size, need.threshold)
+        if chosen.windows == 1:
+            return super()._remainder(i, x, rest, on_observed, step, need)
+        past = self._past(i, rest, step, need)
+        sample = Sample(chosen.windows, (sampler.seed, sampler.iteration, i))
+        drawn = Drawn(sampler.iteration, step, x, sample, past)
+        if need.right is not None:
+            sampler.drawn[i] = drawn
+        return drawn.total(rest)
+
+    def _past(self, i: int, rest: CellMap, step: float, need: Need) -> LowRank | None:
+        """What is kept of the averages before this iteration."""
+        last = self.sampler.drawn.get(i)
+        if last is None or need.left is None or need.right is None or last.step != step:
+            return None
+        if last.iteration == self.sampler.iteration:
+            return last.past
+        cols = self.parts[i].cols
+        right = need.right if cols is None else np.linalg.qr(need.right[cols]).Q
+        return compressed(last.total(rest), need.left, right)
+
+
+def compressed(operator: MatrixOperator, left: Array, right: Array) -> LowRank:
+    """The part of a matrix that meets either of two orthonormal bases: P_l A + A P_r − P_l A P_r."""
+    forward, backward = operator.both(right, left)
+    backward -= right @ (right.T @ backward)
+    return LowRank(
+        np.hstack([forward, left]),
+        np.ones(right.shape[1] + left.shape[1], forward.dtype),
+        np.hstack([right, backward]),
+    )
