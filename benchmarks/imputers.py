@@ -175,9 +175,6 @@ def against_fancyimpute(file: Path, share: float, python: Path) -> tuple[list[Ro
         "auto": auto,
     }
     rows = [row(share, name, one, theirs) for name, one in runs.items()]
-    best = auto["objective"]
-    for line in rows:
-        line["above the best"] = line["objective"] / best - 1
     ratios = [reached(auto, other)[1] for other in theirs.values()]
     return rows, min(ratios)
 
@@ -186,7 +183,8 @@ def row(share: float, name: str, one: Row, theirs: dict[str, Row]) -> Row:
     """A line of the table; for ours, when it was first as low as each of theirs and how much sooner than they."""
     at_limit = one["iterations"] == one.get("limit")
     line: Row = {"observed": share, "method": name, "iterations": f"{one['iterations']}{' (limit)' * at_limit}"}
-    line |= {key: one[key] for key in ("seconds", "objective", "rank", "NMSE", *MEMORY)}
+    line |= {"seconds": one["seconds"], "at its best": one.get("at its best", "")}
+    line |= {key: one[key] for key in ("objective", "rank", "NMSE", *MEMORY)}
     for other, label in zip(theirs.values(), ("its", "its max_rank"), strict=True):
         when, ratio = reached(one, other) if "history" in one else ("", "")
         line |= {f"s to {label}": when, f"faster than {label}": ratio}
@@ -194,12 +192,12 @@ def row(share: float, name: str, one: Row, theirs: dict[str, Row]) -> Row:
 
 
 def reached(one: Row, other: Row) -> tuple[float, float]:
-    """Seconds until our objective is at most the other's last one, and the ratio of the other's seconds to them."""
+    """Seconds until our objective is at most the other's last one, and how often they fit into the other's best."""
     seconds, objective = map(np.array, one["history"])
     there = np.flatnonzero(objective <= other["objective"])
     if not there.size:
         return math.inf, 0.0
-    return float(seconds[there[0]]), other["seconds"] / float(seconds[there[0]])
+    return float(seconds[there[0]]), other["at its best"] / float(seconds[there[0]])
 
 
 def against_imputers(file: Path, share: float, limit: float) -> list[Row]:

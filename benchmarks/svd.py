@@ -23,7 +23,6 @@ from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.recipe import offsets
 from snapimpute.solvers import APG, proximal
 from snapimpute.solvers.base import Context
-from snapimpute.solvers.loop import SMALL_SIDE
 
 LAM, XI, ITERATIONS = 10.0, 0.01, (2, 10, 50)
 LARGE_SHAPE, LARGE_OBSERVED, LARGE_LAM, LARGE_ITERATIONS = (20_000, 10_000), 0.01, 38.0, (2, 10)
@@ -195,7 +194,7 @@ METHODS: dict[str, Callable[[MatrixOperator, Asked], LowRank]] = {
 def measured(label: str, asked: Asked, name: str) -> dict[str, Any]:
     """Seconds (median), passes and columns, and errors, each computed in the same way for all."""
     seconds: list[float] = []
-    with single_threaded_blas(when=max(asked.operator.shape) < SMALL_SIDE):
+    with single_threaded_blas():
         while len(seconds) < REPEATS and sum(seconds) < ENOUGH_SECONDS:
             A = Counted(asked.operator)
             begin = time.perf_counter()

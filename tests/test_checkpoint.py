@@ -83,7 +83,7 @@ every_case = pytest.mark.parametrize("case", list(cases()), ids=str)
 
 
 def stepped(solver: Solver[Any], problem: si.Problem, state: Any, count: int) -> Any:
-    with single_threaded_blas(when=True):
+    with single_threaded_blas():
         if state is None:
             state = solver.init(problem, si.LowRank.zeros(problem.shape), CONTEXT)
         for _ in range(count):

@@ -150,5 +150,3 @@ def test_blas_is_held_to_one_thread_and_set_back(two_blas_threads):
     with pytest.raises(KeyError), single_threaded_blas():
         raise KeyError
     assert blas_threads() == 2
-    with single_threaded_blas(when=False):
-        assert blas_threads() == 2

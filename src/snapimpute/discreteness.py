@@ -7,6 +7,7 @@ Columns with penalties of their own are treated group by group.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 
 from snapimpute.observations import Observations
 from snapimpute.operators import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sum, cell_sum
-from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Moments
+from snapimpute.operators.base import ENTRIES
+from snapimpute.operators.threads import cut, run_parts
+from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Line, Moments
 from snapimpute.types import Array, CellMap
 
 Index = NDArray[np.intp]
@@ -128,21 +131,21 @@ class DiscreteTerm:
         if isinstance(penalty, CellPenalty):
             line, rest = penalty.line(step), penalty.compiled_remainder(step)
             straight = LowRank.combine([line.slope, 1.0], [x, LowRank.constant(x.shape, line.shift, x.dtype)])
-            on_line = x.dtype.type(line.slope) * seen + x.dtype.type(line.shift)
+            size = _move(seen, line, rest)
             if rest is None:
-                return straight, on_line
-            rest(seen)
-            return Sum((straight, self._remainder(i, x, rest, seen, step, need))), on_line + seen
+                return straight, seen
+            return Sum((straight, self._remainder(i, x, rest, size, step, need))), seen
         if isinstance(penalty, L2):
             scale, shift = penalty.shrinkage(_hidden_moments(x, seen), step)
             moved = LowRank.combine([scale, 1.0], [x, LowRank.constant(x.shape, shift, x.dtype)])
             return moved, x.dtype.type(scale) * seen + x.dtype.type(shift)
         return x, seen
 
-    def _remainder(
-        self, i: int, x: LowRank, rest: CellMap, on_observed: Array, step: float, need: Need
-    ) -> MatrixOperator:
-        """What the line leaves of the prox, by all tiles; in float32 where the error allowed is large enough."""
+    def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
+        """What the line leaves of the prox, by all tiles; in float32 where the error allowed is large enough.
+
+        ``size`` is its root mean square on the observed cells.
+        """
         return MappedLowRank(x, rest, tile_dtype=np.float32 if self.tile_error(x, need) else None)
 
     def tile_error(self, x: LowRank, need: Need) -> float:
@@ -184,6 +187,27 @@ class DiscreteTerm:
             elif isinstance(penalty, L2):
                 total += penalty.least_total(hidden)
         return total
+
+
+def _move(seen: Array, line: Line, rest: CellMap | None) -> float:
+    """Replace entries by line + remainder; the root mean square of the remainder."""
+    slope, shift = seen.dtype.type(line.slope), seen.dtype.type(line.shift)
+
+    def work(start: int, stop: int) -> float:
+        part = seen[start:stop]
+        if rest is None:
+            part *= slope
+            part += shift
+            return 0.0
+        remainder = part.copy()
+        rest(remainder)
+        part *= slope
+        part += shift
+        part += remainder
+        return float(remainder @ remainder)
+
+    squares = run_parts(work, cut(seen.size, ENTRIES), operations=50.0 * seen.size)
+    return math.sqrt(math.fsum(squares) / max(seen.size, 1))
 
 
 def _hidden_moments(x: LowRank, seen: Array) -> Moments:

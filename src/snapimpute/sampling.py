@@ -118,13 +118,13 @@ class Sampler:
         return {"share": 1 / self.windows, "noise": self.noise, "doubt": self.doubt}
 
     def sample_for(self, shape: tuple[int, int], observed: int, remainder: float, threshold: float) -> Sample:
-        """The sample that keeps the noise low enough; at least as many cells as were observed.
+        """The sample that keeps the noise low enough, of at least as many cells as were observed.
 
         ``remainder`` is the root mean square of what is to be estimated.
         """
         m, n = shape
         size = remainder * (math.sqrt(m) + math.sqrt(n)) * DAMPING
-        most = min(m * n // max(observed, 1), n, self.most or n)
+        most = min(m * n // max(observed, 1), Sample.most_windows(shape), self.most or n)
         if size > 0 and threshold > 0:
             most = min(most, 1 + int(min((NOISE * threshold / size) ** 2, float(n))))
         self.windows = max(most, 1)
@@ -192,14 +192,12 @@ class SampledTerm(DiscreteTerm):
         cells = moments(x)
         return bend * cells.squares - shift * cells.total + estimate - float(seen.sum(dtype=np.float64))
 
-    def _remainder(
-        self, i: int, x: LowRank, rest: CellMap, on_observed: Array, step: float, need: Need
-    ) -> MatrixOperator:
-        sampler = self.sampler
-        size = math.sqrt(float(np.mean(on_observed**2, dtype=np.float64))) if on_observed.size else 0.0
-        chosen = sampler.sample_for(x.shape, on_observed.size, size, need.threshold)
+    def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
+        sampler, observed = self.sampler, self.parts[i].observed
+        count = len(self.observations) if observed is None else observed.size
+        chosen = sampler.sample_for(x.shape, count, size, need.threshold)
         if chosen.windows == 1:
-            return super()._remainder(i, x, rest, on_observed, step, need)
+            return super()._remainder(i, x, rest, size, step, need)
         past = self._past(i, rest, step, need)
         sample = Sample(chosen.windows, (sampler.seed, sampler.iteration, i))
         drawn = Drawn(sampler.iteration, step, x, sample, past)

@@ -16,6 +16,9 @@ from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
 
 MAX_DENSE_CELLS = 50_000_000
+ENTRIES = 1 << 15
+"""Observed cells of a part."""
+
 _LANES = 256
 
 
@@ -268,7 +271,14 @@ class Sparse(MatrixOperator):
     @cached_property
     def _values_by_col(self) -> Array:
         """The values in the order of the columns: gathered once for all products."""
-        return self.values[self.observations.by_col.order]
+        order, out = self.observations.by_col.order, np.empty_like(self.values)
+        assert order is not None
+        run_parts(
+            lambda start, stop: self.values.take(order[start:stop], out=out[start:stop], mode="clip"),
+            cut(out.size, ENTRIES),
+            operations=10.0 * out.size,
+        )
+        return out
 
     def fit_rows(self, V: Array, ridge: float = 1e-10) -> Array:
         """Return the m×r array U with the least Σ (a_ij − ⟨u_i, v_j⟩)² over the entries.

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from snapimpute.operators import kernels
-from snapimpute.operators.base import MAX_DENSE_CELLS, MatrixOperator
+from snapimpute.operators.base import ENTRIES, MAX_DENSE_CELLS, MatrixOperator
+from snapimpute.operators.tall import inner, times
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
-
-_ENTRIES = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +104,11 @@ class LowRank(MatrixOperator):
 
     def matmat(self, B: Array) -> Array:
         """U (s ∘ (Vᵀ B))."""
-        return self.U @ (self.s[:, None] * (self.V.T @ B))
+        return times(self.U, self.s[:, None] * inner(self.V, B))
 
     def rmatmat(self, C: Array) -> Array:
         """V (s ∘ (Uᵀ C))."""
-        return self.V @ (self.s[:, None] * (self.U.T @ C))
+        return times(self.V, self.s[:, None] * inner(self.U, C))
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Values at the given cells: the sampled product, O(r) for each cell."""
@@ -124,14 +123,14 @@ class LowRank(MatrixOperator):
         out = np.empty(r.size, self.dtype)
         run_parts(
             lambda start, stop: kernels.sampled_product(left, right, flat_r, flat_c, out, start, stop),
-            cut(out.size, _ENTRIES),
+            cut(out.size, ENTRIES),
             operations=2.0 * out.size * self.rank,
         )
         return out.reshape(r.shape)
 
     def norm(self) -> float:
         """Frobenius norm; for a difference of nearly equal matrices use `distance`."""
-        square = float(self.s @ ((self.U.T @ self.U) * (self.V.T @ self.V)) @ self.s)
+        square = float(self.s @ (inner(self.U, self.U) * inner(self.V, self.V)) @ self.s)
         return math.sqrt(max(square, 0.0))
 
     def distance(self, other: LowRank) -> float:
@@ -140,12 +139,12 @@ class LowRank(MatrixOperator):
         Y is split along the column and row spaces of X, so that the difference
         is taken of small r×r arrays and nothing large cancels.
         """
-        inner_left, inner_right = self.U.T @ other.U, self.V.T @ other.V
-        outer_left, outer_right = other.U - self.U @ inner_left, other.V - self.V @ inner_right
+        inner_left, inner_right = inner(self.U, other.U), inner(self.V, other.V)
+        outer_left, outer_right = other.U - times(self.U, inner_left), other.V - times(self.V, inner_right)
         scaled = inner_left * other.s
         both = np.linalg.norm(np.diag(self.s) - scaled @ inner_right.T)
-        left = np.linalg.norm(outer_left @ (inner_right * other.s).T)
-        right = np.linalg.norm(outer_right @ scaled.T)
+        left = np.linalg.norm(times(outer_left, (inner_right * other.s).T))
+        right = np.linalg.norm(times(outer_right, scaled.T))
         neither = LowRank(outer_left, other.s, outer_right).norm()
         return math.hypot(float(both), float(left), float(right), neither)
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from snapimpute.operators.base import MatrixOperator
 from snapimpute.operators.lowrank import LowRank
+from snapimpute.operators.tall import inner, times
 from snapimpute.types import Array
 
 GUARD = 10
@@ -208,7 +209,7 @@ class _Search:
 
     def ritz(self, count: int) -> tuple[Array, Array]:
         """Left and right Ritz vectors."""
-        return self.Q @ self.Zt[:count].T, self.V @ self.P[:, :count]
+        return times(self.Q, self.Zt[:count].T), times(self.V, self.P[:, :count])
 
     # ------------------------------------------------------------ what is wanted of them
     def wanted(self) -> int:
@@ -313,14 +314,14 @@ def orthonormal(block: Array) -> tuple[Array, Array]:
         if not (scale > 0).all():
             return _householder(block)
         Q = Q / scale
-        gram = Q.T @ Q
+        gram = inner(Q, Q)
         try:
             L = np.linalg.cholesky(gram)
         except np.linalg.LinAlgError:
             return _householder(block)
         if np.diag(L).min(initial=1.0) < least:
             return _householder(block)
-        Q = Q @ np.linalg.inv(L).T
+        Q = times(Q, np.linalg.inv(L).T)
         R = L.T @ (scale[:, None] * R)
     return Q, R
 
@@ -334,9 +335,9 @@ def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
     """Return Q orthonormal and orthogonal to the basis, and C with block = [basis, Q]·C."""
     if basis.shape[1] == 0:
         return orthonormal(block)
-    inside = basis.T @ block
-    Q, R = orthonormal(block - basis @ inside)
-    again = basis.T @ Q  # what rounding left inside matters where the block almost lies there
+    inside = inner(basis, block)
+    Q, R = orthonormal(block - times(basis, inside))
+    again = inner(basis, Q)  # what rounding left inside matters where the block almost lies there
     left = np.linalg.norm(again)
     if left <= 50 * np.finfo(block.dtype).eps * math.sqrt(basis.shape[1]):
         return Q, np.vstack([inside, R])
@@ -344,7 +345,7 @@ def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
         # Some column does lie there. Householder's Q is orthogonal whatever the columns are.
         Q = np.linalg.qr(np.hstack([basis, block])).Q[:, basis.shape[1] :]
         return Q, np.vstack([inside, Q.T @ block])
-    Q, correction = orthonormal(Q - basis @ again)
+    Q, correction = orthonormal(Q - times(basis, again))
     return Q, np.vstack([inside + again @ R, correction @ R])
 
 

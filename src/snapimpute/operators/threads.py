@@ -53,15 +53,22 @@ def run_parts(work: Callable[[int, int], T], parts: Sequence[Part], operations: 
     threads = min(thread_count(), len(parts)) if operations >= WORTH_THREADS else 1
     if threads <= 1:
         return [work(*part) for part in parts]
-    return list(_pool(threads).map(lambda part: work(*part), parts))
+    results: list[Any] = [None] * len(parts)
+    waiting = iter(range(len(parts)))  # taking the next one is atomic, and cheaper than a job for each
+
+    def take() -> None:
+        for i in waiting:
+            results[i] = work(*parts[i])
+
+    jobs = [_pool(threads).submit(take) for _ in range(threads)]
+    for job in jobs:
+        job.result()
+    return results
 
 
 @contextmanager
-def single_threaded_blas(when: bool = True) -> Iterator[None]:
+def single_threaded_blas() -> Iterator[None]:
     """Hold BLAS to one thread inside the block; threadpoolctl settles who sets it if several threads do."""
-    if not when:
-        yield
-        return
     with _blas().limit(limits=1, user_api="blas"):
         yield
 

@@ -23,15 +23,18 @@ from snapimpute.operators.lowrank import LowRank
 from snapimpute.operators.threads import Part, cut, run_parts, single_threaded_blas
 from snapimpute.types import Array, CellMap
 
-TILE_ROWS = 256
-TILE_BYTES = 1 << 20
+TILE_ROWS = 512
+TILE_BYTES = 1 << 19
 """One tile per thread should stay in the second-level cache together with the factors it is made of."""
 
-LEAST_ROWS = 16
-"""Of the bands of a sample: thinner ones would cost more to handle than to compute."""
+LEAST_ROWS, LEAST_COLS = 16, 32
+"""Of the tiles of a sample: smaller ones would cost more to handle than to compute."""
 
-BANDS_PER_WINDOW = 8
-"""How many bands of a sample share a window of columns, if there are rows enough."""
+GOOD_CELLS = 1 << 14
+"""Tiles of a sample are made taller up to this size, where that leaves bands enough."""
+
+BANDS_PER_WINDOW = 4
+"""How many bands of a sample share a window of columns at least: with fewer, some columns are hardly seen."""
 
 GROUPS = 8
 """Bands that add up one transposed product; each group has a buffer of its own, whatever the number of threads."""
@@ -59,9 +62,17 @@ class Sample:
     windows: int
     seed: tuple[int, ...]
 
-    def bands(self, m: int) -> list[Part]:
+    @staticmethod
+    def most_windows(shape: tuple[int, int]) -> int:
+        """Windows beyond which tiles are too small, or bands too few; at least 1."""
+        m, n = shape
+        return max(min(m // (LEAST_ROWS * BANDS_PER_WINDOW), n // LEAST_COLS), 1)
+
+    def bands(self, shape: tuple[int, int]) -> list[Part]:
         """The bands of rows."""
-        return cut(m, min(max(m // (BANDS_PER_WINDOW * self.windows), LEAST_ROWS), TILE_ROWS))
+        m, n = shape
+        enough = min(m // (BANDS_PER_WINDOW * self.windows), GOOD_CELLS * self.windows // max(n, 1), TILE_ROWS)
+        return cut(m, max(enough, LEAST_ROWS))
 
     def draw(self, shape: tuple[int, int]) -> tuple[NDArray[np.intp], list[Part]]:
         """The order of the columns, and for each band the part of them that it gets."""
@@ -69,7 +80,7 @@ class Sample:
         rng = np.random.default_rng(self.seed)
         order = rng.permutation(n)
         borders = np.linspace(0, n, self.windows + 1).astype(np.intp)
-        which = rng.permutation(np.arange(len(self.bands(m))) + rng.integers(self.windows)) % self.windows
+        which = rng.permutation(np.arange(len(self.bands(shape))) + rng.integers(self.windows)) % self.windows
         return order, [(int(borders[w]), int(borders[w + 1])) for w in which]
 
 
@@ -218,7 +229,7 @@ class _Tiles:
         if sample is None:
             self.bands, windows = cut(m, TILE_ROWS), None
         else:
-            self.bands = sample.bands(m)
+            self.bands = sample.bands((m, n))
             self.order, windows = sample.draw((m, n))
             right = right[self.order]
         self.windows = [(0, n)] * len(self.bands) if windows is None else windows

@@ -1,7 +1,7 @@
 """Penalties: spectral ones act on singular values, discrete ones on unobserved entries."""
 
 from snapimpute.penalties.columns import ByColumn
-from snapimpute.penalties.discrete import L0, L1, CellPenalty, ComposedL1, DiscretePenalty, Ridge
+from snapimpute.penalties.discrete import L0, L1, CellPenalty, ComposedL1, DiscretePenalty, Line, Ridge
 from snapimpute.penalties.norm import L2, Moments
 from snapimpute.penalties.spectral import (
     MCP,
@@ -38,6 +38,7 @@ __all__ = [
     "ComposedL1",
     "DiscretePenalty",
     "FractionalL0",
+    "Line",
     "LogSum",
     "Lp",
     "Moments",

@@ -22,9 +22,6 @@ from snapimpute.solvers.parameters import check_count
 from snapimpute.solvers.registry import check_sampled, pick
 from snapimpute.solvers.result import History, Info, Result, Status
 
-SMALL_SIDE = 10_000
-"""Below, the blocks are so small that BLAS threads cost more than they bring."""
-
 AlphabetTerm = Literal["tiled", "sampled"]
 Precision = Literal["float64", "float32"]
 ALPHABET_TERMS: tuple[str, ...] = get_args(AlphabetTerm)
@@ -221,7 +218,7 @@ class _Run:
 
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.perf_counter()
-        with single_threaded_blas(when=max(self.problem.shape) < SMALL_SIDE), _quiet_overflow():
+        with single_threaded_blas(), _quiet_overflow():
             out = work(self.problem, *arguments, self.context)
         self.seconds += time.perf_counter() - begin
         return out

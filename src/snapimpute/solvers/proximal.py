@@ -49,12 +49,14 @@ class Point(NamedTuple):
         merged: dict[int, tuple[float, Point]] = {}
         for weight, point in zip(weights, points, strict=True):
             merged[id(point.x)] = (weight + merged.get(id(point.x), (0.0, point))[0], point)
-        factors = [float(w) for w, _ in merged.values()]
-        observed = sum(
-            (w * p.observed for w, (_, p) in zip(factors, merged.values(), strict=True)),
-            start=np.zeros_like(points[0].observed),
-        )
-        return cls(LowRank.combine(factors, [p.x for _, p in merged.values()]), observed)
+        felt = [(float(w), p) for w, p in merged.values() if w != 0]
+        if len(felt) == 1 and felt[0][0] == 1:
+            return felt[0][1]
+        observed = np.zeros_like(points[0].observed)
+        for weight, point in felt:
+            observed += weight * point.observed
+        factors = LowRank.combine([w for w, _ in felt], [p.x for _, p in felt]) if felt else points[0].x
+        return cls(factors, observed)
 
 
 class Limit(NamedTuple):

@@ -1,0 +1,42 @@
+"""Products of tall, narrow arrays, cut into bands of rows for the threads.
+
+BLAS threads of their own would fight with ours and with other programs, and
+make the result depend on their number; here it does not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapimpute.operators.threads import cut, run_parts
+from snapimpute.types import Array
+
+BAND = 8192
+"""Rows of a part."""
+
+
+def times(tall: Array, small: Array) -> Array:
+    """tall·small."""
+    if tall.shape[0] <= BAND:
+        return tall @ small
+    out = np.empty((tall.shape[0], small.shape[1]), np.result_type(tall, small))
+
+    def work(start: int, stop: int) -> None:
+        np.matmul(tall[start:stop], small, out=out[start:stop])
+
+    run_parts(work, cut(tall.shape[0], BAND), 2.0 * tall.size * small.shape[1])
+    return out
+
+
+def inner(tall: Array, other: Array) -> Array:
+    """tallᵀ·other, a sum over the bands."""
+    if tall.shape[0] <= BAND:
+        return tall.T @ other
+
+    def work(start: int, stop: int) -> Array:
+        return tall[start:stop].T @ other[start:stop]
+
+    first, *more = run_parts(work, cut(tall.shape[0], BAND), 2.0 * tall.size * other.shape[1])
+    for part in more:
+        first += part
+    return first
