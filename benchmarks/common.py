@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,6 +17,7 @@ from typing import Any
 import numba
 import numpy as np
 import scipy
+from matplotlib.figure import Figure
 
 import snapimpute
 from snapimpute.files import write_atomically
@@ -58,6 +62,44 @@ def blas_speed(dtype: str = "float64", side: int = 4096) -> float:
     A, B = (rng.standard_normal((side, side)).astype(dtype) for _ in range(2))
     out = np.empty_like(A)
     return 2 * side**3 / best_of(lambda: np.matmul(A, B, out=out), repeats=3)
+
+
+def picture(name: str, draw: Callable[[Any], None], size: tuple[float, float] = (7.5, 4.5)) -> None:
+    """Draw on a figure and write it beside the results."""
+    figure = Figure(figsize=size, layout="constrained")
+    draw(figure)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    figure.savefig(RESULTS / f"{name}.png", dpi=100)
+
+
+def in_process(script: str, *arguments: str) -> Any:
+    """What a script prints as JSON on its last line, run in a process of its own: for its peak memory."""
+    command = [sys.executable, str(Path(__file__).parent / script), *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def peak_mib() -> float:
+    """Largest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def compile_everything() -> None:
+    """Run all compiled code once on a toy, so that neither time nor memory of the compiler counts."""
+    data = snapimpute.datasets.low_rank_alphabet((300, 300), rank=2, alphabet="1:5", observed=0.2)
+    problem = snapimpute.Problem(data.observations, snapimpute.Nuclear(5.0), snapimpute.L1("1:5", xi=0.001))
+    for dtype in ("float64", "float32"):
+        for term in ("tiled", "sampled"):
+            snapimpute.solve(problem, "ais-impute", max_iter=4, tol=0, dtype=dtype, alphabet_term=term)
+
+
+def movielens(share: float) -> tuple[snapimpute.Observations, Any]:
+    """The observed share of MovieLens-100k, as in the reference table, and (rows, cols, values) of the rest."""
+    data = snapimpute.datasets.movielens_100k()
+    order = np.random.default_rng(0).permutation(len(data))
+    cells, hidden = np.split(order, [int(share * order.size)])
+    observed = snapimpute.Observations.from_coo(data.rows[cells], data.cols[cells], data.values[cells], data.shape)
+    return observed, (data.rows[hidden], data.cols[hidden], data.values[hidden])
 
 
 def save(name: str, rows: list[dict[str, Any]]) -> None:

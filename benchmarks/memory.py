@@ -7,7 +7,6 @@ from the first step on.
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from typing import Any
@@ -15,22 +14,12 @@ from typing import Any
 import numpy as np
 
 import snapimpute as si
-from common import save, show
+from common import compile_everything, peak_mib, save, show
 from snapimpute.recipe import offsets
 
 LIMIT_MIB = 400
 SHAPE, OBSERVED, RANK = (20_000, 10_000), 0.01, 20
 LAM, XI, ITERATIONS = 38.0, 0.001, 25
-
-
-def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-def compile_everything() -> None:
-    """Run all compiled code once on a toy, so that the compiler's memory counts as import."""
-    data = si.datasets.low_rank_alphabet((300, 300), rank=2, alphabet="1:5", observed=0.2)
-    si.solve(si.Problem(data.observations, si.Nuclear(5.0), si.L1("1:5", xi=XI)), si.solvers.APG(), max_iter=3, tol=0)
 
 
 def main() -> None:

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("step.py", "penalties.py", "memory.py", "solvers.py", "sizes.py", "race.py", "published.py")
+BENCHMARKS = (
+    *("tiles.py", "penalties.py", "iteration.py", "sampled.py", "book_crossing.py", "growth.py", "svd.py"),
+    *("memory.py", "solvers.py", "sizes.py", "race.py", "imputers.py", "published.py"),
+)
 
 
 def main() -> None:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 import snapimpute as si
-from common import save, show
-from memory import peak_mib
+from common import peak_mib, save, show
 
 SIDE, RANK, OBSERVED = 20_000, 10, 0.006
 LIMIT_MIB, WANTED_RATIO = 2048, 3.0

@@ -10,7 +10,7 @@ singular spaces, guards included. A new direction thus shows at once, if with
 the weight of the fresh sample only, and is carried on as soon as it leads.
 
 A sample that is large enough. A random matrix with independent entries of size
-e has a norm of about e(√m + √n), and drawing one window of W multiplies e by
+e has a norm of about e(√m + √n), and drawing one cell of W multiplies e by
 √(W − 1). W is chosen such that this, after averaging, is at most `NOISE` times
 the threshold that singular values have to pass; as the threshold or the
 remainder changes, so does W.
@@ -23,7 +23,7 @@ all cells, which is the exact method.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class Drawn:
     def total(self, rest: CellMap) -> MatrixOperator:
         """The average."""
         fresh = MappedLowRank(self.factors, rest, tile_dtype=np.float32, sample=self.sample)
-        if self.past is None or self.sample.windows == 1:
+        if self.past is None or self.sample.fraction == 1:
             return fresh
         return Sum((Scaled(WEIGHT, fresh), LowRank.combine([1 - WEIGHT], [self.past])))
 
@@ -82,10 +82,10 @@ class Sampler:
 
     seed: int
     iteration: int = 0
-    windows: int = 1
-    """Of the last sample; 1 is all cells."""
+    fraction: int = 1
+    """One of so many cells was drawn last; 1 is all cells."""
     most: int | None = None
-    """No more windows than that, after the guard has acted."""
+    """No larger fraction than that, after the guard has acted."""
     noise: float = 0.0
     """Norm of the noise in the last average, relative to the threshold."""
     doubt: float = 0.0
@@ -104,8 +104,8 @@ class Sampler:
             self.lowest, self.risen = min(self.lowest, objective), 0
             return
         self.risen += 1
-        if self.risen >= ALARMS and self.windows > 1:
-            self.most, self.lowest, self.risen = max(self.windows // GROWTH, 1), objective, 0
+        if self.risen >= ALARMS and self.fraction > 1:
+            self.most, self.lowest, self.risen = max(self.fraction // GROWTH, 1), objective, 0
             self.drawn.clear()
 
     @property
@@ -115,7 +115,7 @@ class Sampler:
 
     def columns(self) -> dict[str, float]:
         """Columns of the history."""
-        return {"share": 1 / self.windows, "noise": self.noise, "doubt": self.doubt}
+        return {"share": 1 / self.fraction, "noise": self.noise, "doubt": self.doubt}
 
     def sample_for(self, shape: tuple[int, int], observed: int, remainder: float, threshold: float) -> Sample:
         """The sample that keeps the noise low enough, of at least as many cells as were observed.
@@ -124,16 +124,17 @@ class Sampler:
         """
         m, n = shape
         size = remainder * (math.sqrt(m) + math.sqrt(n)) * DAMPING
-        most = min(m * n // max(observed, 1), Sample.most_windows(shape), self.most or n)
+        most = max(m * n // max(observed, 1), 1)
         if size > 0 and threshold > 0:
-            most = min(most, 1 + int(min((NOISE * threshold / size) ** 2, float(n))))
-        self.windows = max(most, 1)
-        self.noise = size * math.sqrt(self.windows - 1) / threshold if threshold > 0 else 0.0
-        return Sample(self.windows, ())
+            most = min(most, 1 + int(min((NOISE * threshold / size) ** 2, float(most))))
+        sample = Sample.of(shape, min(most, self.most or most))
+        self.fraction = sample.fraction
+        self.noise = size * math.sqrt(self.fraction - 1) / threshold if threshold > 0 else 0.0
+        return sample
 
     def memory(self) -> dict[str, Any]:
         """All of it as plain values and arrays, for a checkpoint."""
-        plain = {name: getattr(self, name) for name in ("windows", "most", "noise", "doubt", "lowest", "risen")}
+        plain = {name: getattr(self, name) for name in ("fraction", "most", "noise", "doubt", "lowest", "risen")}
         parts = [
             {
                 "part": i,
@@ -141,6 +142,7 @@ class Sampler:
                 "step": d.step,
                 "factors": d.factors,
                 "windows": d.sample.windows,
+                "groups": d.sample.groups,
                 "seed": list(d.sample.seed),
                 "past": d.past,
             }
@@ -155,7 +157,11 @@ class Sampler:
                 setattr(self, name, value)
         self.drawn = {
             d["part"]: Drawn(
-                d["iteration"], d["step"], d["factors"], Sample(d["windows"], tuple(d["seed"])), d["past"]
+                d["iteration"],
+                d["step"],
+                d["factors"],
+                Sample(d["windows"], d["groups"], tuple(d["seed"])),
+                d["past"],
             )
             for d in memory["drawn"]
         }
@@ -185,8 +191,8 @@ class SampledTerm(DiscreteTerm):
             cost(cells)
             cells -= curve
 
-        windows, seed = self.sampler.windows, (self.sampler.seed, self.sampler.iteration, i, 1)
-        estimate, error = sampled_sum(x, rest, Sample(windows, seed) if windows > 1 else None)
+        sample = Sample.of(x.shape, self.sampler.fraction, (self.sampler.seed, self.sampler.iteration, i, 1))
+        estimate, error = sampled_sum(x, rest, sample if sample.fraction > 1 else None)
         self.sampler.doubt = math.hypot(self.sampler.doubt, error / step)
         cost(seen)
         cells = moments(x)
@@ -196,10 +202,10 @@ class SampledTerm(DiscreteTerm):
         sampler, observed = self.sampler, self.parts[i].observed
         count = len(self.observations) if observed is None else observed.size
         chosen = sampler.sample_for(x.shape, count, size, need.threshold)
-        if chosen.windows == 1:
+        if chosen.fraction == 1:
             return super()._remainder(i, x, rest, size, step, need)
         past = self._past(i, rest, step, need)
-        sample = Sample(chosen.windows, (sampler.seed, sampler.iteration, i))
+        sample = replace(chosen, seed=(sampler.seed, sampler.iteration, i))
         drawn = Drawn(sampler.iteration, step, x, sample, past)
         if need.right is not None:
             sampler.drawn[i] = drawn

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -45,43 +45,67 @@ MAP_COST = 10
 
 @dataclass(frozen=True)
 class Sample:
-    """Which tiles are drawn: each band of rows gets one of ``windows`` equal parts of the shuffled columns.
+    """Which tiles are drawn: some bands of rows, and for each of them a part of the shuffled columns.
 
-    Every cell is drawn with probability 1/windows, and each part goes to the
-    same number of bands or one more. What is drawn counts ``windows`` times, so
-    that products and sums are right on average.
+    The columns are shuffled and cut into equal windows, and each band gets one,
+    all of them equally often. Where more is to be left out than windows can,
+    bands are left out as well. Every cell is drawn with the same probability,
+    and counts ``1/probability`` times, so that products and sums are right on
+    average.
 
     Parameters
     ----------
     windows : int
-        At least 1, which draws everything.
+        Each band gets one of so many parts of the columns.
+    groups : int
+        One of so many bands is drawn, rounded up.
     seed : tuple of int
         Same seed, same tiles.
     """
 
     windows: int
+    groups: int
     seed: tuple[int, ...]
 
-    @staticmethod
-    def most_windows(shape: tuple[int, int]) -> int:
-        """Windows beyond which tiles are too small, or bands too few; at least 1."""
+    @classmethod
+    def of(cls, shape: tuple[int, int], fraction: int, seed: tuple[int, ...] = ()) -> Sample:
+        """Draw about one of ``fraction`` cells: by windows as long as tiles are large enough and bands many."""
         m, n = shape
-        return max(min(m // (LEAST_ROWS * BANDS_PER_WINDOW), n // LEAST_COLS), 1)
+        windows = min(max(fraction, 1), max(min(m // (LEAST_ROWS * BANDS_PER_WINDOW), n // LEAST_COLS), 1))
+        return cls(windows, max(fraction // windows, 1), seed)
 
-    def bands(self, shape: tuple[int, int]) -> list[Part]:
-        """The bands of rows."""
+    @property
+    def fraction(self) -> int:
+        """One of so many cells is drawn, about."""
+        return self.windows * self.groups
+
+    def draw(self, shape: tuple[int, int]) -> Draw:
+        """Draw from a matrix of the given shape."""
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(shape[1])
+        bands = self._bands(shape)
+        chosen = np.sort(rng.permutation(len(bands))[: -(-len(bands) // self.groups)])
+        borders = np.linspace(0, shape[1], self.windows + 1).astype(np.intp)
+        which = rng.permutation(np.arange(chosen.size) + rng.integers(self.windows)) % self.windows
+        windows = [(int(borders[w]), int(borders[w + 1])) for w in which]
+        return Draw(order, [bands[b] for b in chosen], windows, len(bands) / chosen.size)
+
+    def _bands(self, shape: tuple[int, int]) -> list[Part]:
         m, n = shape
         enough = min(m // (BANDS_PER_WINDOW * self.windows), GOOD_CELLS * self.windows // max(n, 1), TILE_ROWS)
         return cut(m, max(enough, LEAST_ROWS))
 
-    def draw(self, shape: tuple[int, int]) -> tuple[NDArray[np.intp], list[Part]]:
-        """The order of the columns, and for each band the part of them that it gets."""
-        m, n = shape
-        rng = np.random.default_rng(self.seed)
-        order = rng.permutation(n)
-        borders = np.linspace(0, n, self.windows + 1).astype(np.intp)
-        which = rng.permutation(np.arange(len(self.bands(shape))) + rng.integers(self.windows)) % self.windows
-        return order, [(int(borders[w]), int(borders[w + 1])) for w in which]
+
+class Draw(NamedTuple):
+    """What was drawn: the order of the columns, bands of rows with a window of the columns each.
+
+    ``band_weight`` is how many bands one that was drawn stands for.
+    """
+
+    order: NDArray[np.intp]
+    bands: list[Part]
+    windows: list[Part]
+    band_weight: float
 
 
 class MappedLowRank(MatrixOperator):
@@ -98,7 +122,7 @@ class MappedLowRank(MatrixOperator):
         Precision of the tiles; that of the factors if not given.
     sample : Sample, optional
         Draw tiles at random: the operator is then f(X) on average only, and a
-        product costs a share 1/windows.
+        product costs as little as that.
 
     Examples
     --------
@@ -187,7 +211,7 @@ class MappedLowRank(MatrixOperator):
     def _counted(self, product: Array, dtype: DTypeLike) -> Array:
         """What was drawn counts as often as it stands for."""
         if self.sample is not None:
-            product *= self.sample.windows
+            product *= self.sample.windows * self._tiles.band_weight
         return product.astype(dtype, copy=False)
 
 
@@ -199,7 +223,7 @@ def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
 def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
     """Σ f(X_ij) over all cells of a low-rank matrix as a sample knows it, and its standard error."""
     tiles = _Tiles(factors, factors.dtype, sample)
-    windows = 1 if sample is None else sample.windows
+    windows, weight = 1 if sample is None else sample.windows, tiles.band_weight
 
     def work(start: int, stop: int) -> tuple[float, float]:
         total = spread = 0.0
@@ -211,12 +235,15 @@ def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> t
                 sums = tile.sum(axis=0, dtype=np.float64)
                 total += float(sums.sum())
                 spread += sums.size * float(sums.var(ddof=1)) if sums.size > 1 else math.inf
-        return total, spread
+        return windows * total, windows * (windows - 1) * spread
 
     with single_threaded_blas():
         parts = run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0))
-    total = windows * math.fsum(part for part, _ in parts)
-    return total, math.sqrt(windows * (windows - 1) * math.fsum(part for _, part in parts))
+    totals = np.array([total for total, _ in parts])
+    variance = weight**2 * math.fsum(spread for _, spread in parts)
+    if weight > 1:  # the bands were drawn too
+        variance += weight * (weight - 1) * (totals.size * float(totals.var(ddof=1)) if totals.size > 1 else math.inf)
+    return weight * math.fsum(totals), math.sqrt(variance)
 
 
 class _Tiles:
@@ -224,15 +251,14 @@ class _Tiles:
 
     def __init__(self, factors: LowRank, dtype: np.dtype[Any], sample: Sample | None) -> None:
         m, n = self.shape = factors.shape
-        right = factors.V
+        right, self.band_weight = factors.V, 1.0
         self.order: NDArray[np.intp] | None = None
         if sample is None:
-            self.bands, windows = cut(m, TILE_ROWS), None
+            self.bands = cut(m, TILE_ROWS)
+            self.windows = [(0, n)] * len(self.bands)
         else:
-            self.bands = sample.bands((m, n))
-            self.order, windows = sample.draw((m, n))
+            self.order, self.bands, self.windows, self.band_weight = sample.draw((m, n))
             right = right[self.order]
-        self.windows = [(0, n)] * len(self.bands) if windows is None else windows
         self.left = np.ascontiguousarray(factors.U * factors.s, dtype)
         self.right = np.ascontiguousarray(right, dtype)
         self.width = TILE_BYTES // (TILE_ROWS * self.left.itemsize)

@@ -1,0 +1,136 @@
+"""What the machine has to give: how much memory a process may still take."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+VARIABLE = "SNAPIMPUTE_MAX_MEMORY"
+
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
+
+UNITS = {"": 1, "b": 1}
+UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
+UNITS |= {f"{letter}{end}": 1024**power for power, letter in enumerate("kmgt", 1) for end in ("", "ib")}
+"""kB, MB, GB, TB are powers of 1000; KiB, MiB, GiB, TiB, and K, M, G, T, powers of 1024."""
+
+# The two versions of control groups: where they are mounted; limit, usage, and what of it can be taken back at once.
+_V2 = ("", "memory.max", "memory.current", ("inactive_file", "active_file"))
+_V1 = ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
+
+
+def available_memory() -> int | None:
+    """Bytes that this process may still take without swapping or being ended; None where nobody tells.
+
+    The environment variable SNAPIMPUTE_MAX_MEMORY, if it is set ("4GiB",
+    "500MB", or plain bytes). Else the least of what the system has available
+    and what the limits of the control groups (containers, batch systems) leave;
+    files that are only cached count as free. Systems that tell neither are asked
+    for their pages of memory, free ones or, as a bound, all.
+
+    Examples
+    --------
+    >>> free = available_memory()
+    >>> free is None or free >= 0
+    True
+    """
+    asked = os.environ.get(VARIABLE)
+    if asked is not None:
+        return parse_size(asked, VARIABLE)
+    known = [size for size in (_system(), *_left_by_groups()) if size is not None]
+    return min(known) if known else _pages()
+
+
+def parse_size(text: str, name: str = "a size") -> int:
+    """Bytes of a size in words.
+
+    Examples
+    --------
+    >>> parse_size("1.5 GiB"), parse_size("500MB"), parse_size("4096")
+    (1610612736, 500000000, 4096)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower(), flags=re.ASCII)
+    size = int(float(found[1]) * UNITS[found[2]]) if found and found[2] in UNITS else 0
+    if size < 1:
+        raise ValueError(
+            f'{name} must be a size in bytes, at least 1, such as "4GiB", "500MB" or 4000000, got {text!r}'
+        )
+    return size
+
+
+def in_words(size: float) -> str:
+    """A number of bytes as people read it.
+
+    Examples
+    --------
+    >>> in_words(1.3 * 2**30), in_words(700 * 2**20), in_words(2000)
+    ('1.3 GiB', '700 MiB', '2.0 KiB')
+    """
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        amount = size / 1024**power
+        if amount >= 0.9995:
+            return f"{amount:,.1f} {unit}" if amount < 9.95 or unit == "GiB" else f"{amount:,.0f} {unit}"
+    return f"{size:.0f} bytes"
+
+
+def _system() -> int | None:
+    """MemAvailable of Linux."""
+    for line in _lines(PROC / "meminfo"):
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return 1024 * int(rest.split()[0])
+    return None
+
+
+def _left_by_groups() -> Iterator[int]:
+    """What is left below the limit of each control group that this process is in."""
+    for line in _lines(PROC / "self" / "cgroup"):
+        number, controllers, path = line.split(":", 2)
+        if number == "0" or "memory" in controllers.split(","):
+            version = _V2 if number == "0" else _V1
+            # In a container the path may be that of the host; the root, which is always looked at, is then its own.
+            group = path.strip("/").split("/")
+            for depth in range(len(group), -1, -1):
+                left = _left(CGROUPS.joinpath(version[0], *group[:depth]), version)
+                if left is not None:
+                    yield left
+
+
+def _left(folder: Path, version: tuple[str, str, str, tuple[str, ...]]) -> int | None:
+    """The limit less what is in use and cannot be taken back; None where there is no limit."""
+    _, limit_name, usage_name, reclaimable = version
+    limit, usage = _number(folder / limit_name), _number(folder / usage_name)
+    if limit is None or usage is None:
+        return None
+    pairs = (line.split() for line in _lines(folder / "memory.stat"))
+    cached = sum(int(pair[1]) for pair in pairs if pair[0] in reclaimable)
+    return max(limit - max(usage - cached, 0), 0)
+
+
+def _pages() -> int | None:
+    """By POSIX: pages that are free, or else all that there are."""
+    for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):
+        try:
+            pages, size = os.sysconf(name), os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, ValueError, OSError):  # not this system
+            continue
+        if pages > 0 and size > 0:
+            return pages * size
+    return None
+
+
+def _number(path: Path) -> int | None:
+    """The whole number that a file holds; None for "max" or no such file."""
+    text = "".join(_lines(path)).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a small file; none if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
