@@ -57,9 +57,7 @@ def rows_of(shape: tuple[int, int], dtype: str) -> list[dict[str, Any]]:
     bare = seconds(MappedLowRank(x, lambda tile: None), B, C)
     out = []
     for label, penalty in MAPS.items():
-        cell_map = penalty.compiled_remainder(1.0)
-        assert cell_map is not None
-        mapped = seconds(MappedLowRank(x, cell_map), B, C)
+        mapped = seconds(MappedLowRank(x, penalty.compiled_remainder(1.0)), B, C)
         out.append(
             {
                 "dtype": dtype,

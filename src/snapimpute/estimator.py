@@ -18,7 +18,7 @@ from snapimpute.operators.threads import cut
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.plan import Plan, Strength, settle
 from snapimpute.recipe import Center, Weights
-from snapimpute.solvers import Result, Solver
+from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver
 from snapimpute.tables import BLOCK_CELLS, Index, Table, read_table
 from snapimpute.types import Array
 
@@ -71,6 +71,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         stops early.
     max_rank : int, optional
         Keep at most that many factors.
+    alphabet_term : {"auto", "tiled", "sampled"}
+        Whether the discrete penalty is computed on all missing cells or
+        estimated on a sample of them; "auto" takes a sample of huge tables only.
+    dtype : {"float64", "float32"}
+        Precision of the fit; float32 needs half the memory.
     random_state : int
         Seed of the held-out cells and of the solver: same seed, same result.
 
@@ -144,6 +149,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         max_iter: int = 300,
         tol: float = 1e-4,
         max_rank: int | None = None,
+        alphabet_term: AlphabetTerm = "auto",
+        dtype: Precision = "float64",
         random_state: int = 0,
     ) -> None:
         self.alphabet = alphabet
@@ -157,6 +164,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.max_rank = max_rank
+        self.alphabet_term = alphabet_term
+        self.dtype = dtype
         self.random_state = random_state
 
     # ---------------------------------------------------------------- fitting
@@ -184,6 +193,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             "max_iter": self.max_iter,
             "tol": self.tol,
             "max_rank": self.max_rank,
+            "alphabet_term": self.alphabet_term,
+            "dtype": self.dtype,
             "random_state": _check_seed(self.random_state),
         }
         alphabet = _read_alphabet(self.alphabet, table)
@@ -333,7 +344,7 @@ class _Symbols:
     def __init__(self, estimate: LowRank, alphabet: Alphabet) -> None:
         self._left = np.ascontiguousarray(estimate.U * estimate.s)
         self._right = np.ascontiguousarray(estimate.V)
-        self._ones = np.ones(estimate.rank)
+        self._ones = np.ones(estimate.rank, estimate.dtype)
         self._alphabet = alphabet
 
     def __call__(self, rows: Index, cols: Index) -> Array:

@@ -42,7 +42,11 @@ class Plan:
         x = None
         if self.choice is not None and not problem.convex:
             above = sorted({c.lam for c in self.choice.tried if c.xi == self.xi and c.lam > self.lam}, reverse=True)
-            more = {name: limits[name] for name in ("max_rank", "random_state") if name in limits}
+            more = {
+                name: limits[name]
+                for name in ("max_rank", "alphabet_term", "dtype", "random_state")
+                if name in limits
+            }
             for result in Fit(observations, self.recipe, solver, **more).down(above, self.xi):
                 x = result.x
         return solve(problem, solver, x0=x, **limits)
@@ -70,7 +74,7 @@ def settle(
     spectral, discrete, weights, lam, xi, center, solver
         As in `SnapImputer`.
     **limits
-        max_iter, tol, max_rank, random_state and progress, as in `choose`.
+        max_iter, tol, max_rank, alphabet_term, dtype, random_state and progress, as in `choose`.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from snapimpute.observations import Observations
 from snapimpute.operators import Sparse, partial_svd
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.recipe import SPECTRAL, Recipe, offsets
-from snapimpute.solvers import Result, Solver, named, solve
+from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver, named, solve
 from snapimpute.types import Array
 
 Metric = Literal["error", "rmse"]
@@ -74,6 +74,8 @@ def choose(
     max_iter: int = 60,
     tol: float = 1e-3,
     max_rank: int | None = None,
+    alphabet_term: AlphabetTerm = "auto",
+    dtype: Precision = "float64",
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Choice:
@@ -93,7 +95,7 @@ def choose(
         mean squared error of the estimate before it is snapped.
     share : float
         Share of the observed entries to hold out.
-    solver, max_iter, tol, max_rank, random_state
+    solver, max_iter, tol, max_rank, alphabet_term, dtype, random_state
         As in `solve`.
     progress : callable, optional
         Called with each `Candidate` as it is scored.
@@ -110,7 +112,7 @@ def choose(
     kept, held = observations.split(share, random_state=random_state)
     lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, recipe)), reverse=True)
     xis = _grid("xi", xi, lambda: xi_grid(recipe, solver, kept))
-    fit = Fit(kept, recipe, solver, max_iter, tol, max_rank, random_state)
+    fit = Fit(kept, recipe, solver, max_iter, tol, max_rank, alphabet_term, dtype, random_state)
     tried: list[Candidate] = []
     for one in xis:
         for candidate in _path(fit, held, lams, one, metric):
@@ -130,6 +132,8 @@ class Fit:
     max_iter: int = 60
     tol: float = 1e-3
     max_rank: int | None = None
+    alphabet_term: AlphabetTerm = "auto"
+    dtype: Precision = "float64"
     random_state: int = 0
 
     def down(self, lams: Iterable[float], xi: float) -> Iterator[Result]:
@@ -144,6 +148,8 @@ class Fit:
                 tol=self.tol,
                 max_rank=self.max_rank,
                 evaluate_every=self.max_iter,
+                alphabet_term=self.alphabet_term,
+                dtype=self.dtype,
                 random_state=self.random_state,
             )
             if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not

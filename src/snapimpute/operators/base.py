@@ -272,7 +272,8 @@ class Sparse(MatrixOperator):
     def _values_by_col(self) -> Array:
         """The values in the order of the columns: gathered once for all products."""
         order, out = self.observations.by_col.order, np.empty_like(self.values)
-        assert order is not None
+        if order is None:
+            return self.values
         run_parts(
             lambda start, stop: self.values.take(order[start:stop], out=out[start:stop], mode="clip"),
             cut(out.size, ENTRIES),

@@ -3,11 +3,12 @@
 from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Card, Solver
 from snapimpute.solvers.certificate import Certificate, certify
+from snapimpute.solvers.checkpoint import Checkpoint
 from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
 from snapimpute.solvers.decomposition import PenaltyDecomposition
 from snapimpute.solvers.dual import SVT
 from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
-from snapimpute.solvers.loop import solve
+from snapimpute.solvers.loop import AlphabetTerm, Precision, solve
 from snapimpute.solvers.majorised import MM
 from snapimpute.solvers.path import AnnealPoint, PathPoint, anneal, path
 from snapimpute.solvers.proximal import APG, SoftImpute
@@ -32,10 +33,12 @@ __all__ = [
     "SOLVERS",
     "SVT",
     "AISImpute",
+    "AlphabetTerm",
     "AltMin",
     "AnnealPoint",
     "Card",
     "Certificate",
+    "Checkpoint",
     "DavisYin",
     "FaNCL",
     "Info",
@@ -44,6 +47,7 @@ __all__ = [
     "PathPoint",
     "PenaltyDecomposition",
     "Pick",
+    "Precision",
     "Result",
     "SoftImpute",
     "Solver",

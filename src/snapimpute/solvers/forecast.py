@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from snapimpute.discreteness import WORTH_SINGLE
 from snapimpute.machine import VARIABLE, available_memory, in_words
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, MappedLowRank, Sparse
+from snapimpute.operators import LowRank, MappedLowRank, Sample, Sparse
 from snapimpute.operators.svd import FRESH, GUARD, WHOLE_CELLS, WHOLE_SHARE, WHOLE_SIDE, orthonormal
 from snapimpute.operators.threads import single_threaded_blas, thread_count
 from snapimpute.operators.tiled import GROUPS, MAP_COST, TILE_BYTES, TILE_ROWS
@@ -31,7 +31,7 @@ from snapimpute.solvers.base import Solver
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import pick
 from snapimpute.solvers.splitting import DenseSolver
-from snapimpute.types import CellMap
+from snapimpute.types import Array, CellMap
 
 logger = logging.getLogger("snapimpute")
 
@@ -50,7 +50,7 @@ WORTH_TIMING = 1e7
 PIECE = 5e7
 """Operations, for each thread, that are timed at most."""
 
-COLD_BLOCKS = 6.0
+COLD_BLOCKS = 6.5
 """Basis of a partial SVD from a random start, in multiples of r + `GUARD`; 2 to 7 were measured."""
 
 DENSE_ARRAYS = 8
@@ -58,6 +58,9 @@ DENSE_ARRAYS = 8
 
 STREAMS = 20
 """How often an iteration reads or writes an array of |Ω| numbers."""
+
+BLOCK_STREAMS = 10
+"""How often a pass reads or writes the blocks of the partial SVD, on both sides, beside their products."""
 
 Parts = dict[str, float]
 
@@ -97,8 +100,8 @@ class Case:
 
     ``kind`` is "steps" for solvers whose iteration is a partial SVD, "dense" for
     those that store the whole matrix, and "other". ``tiled`` is the share of the
-    columns whose cells are computed one by one, ``windows`` by how much a sample
-    of them is smaller than all.
+    columns whose cells are computed one by one, one of ``fraction`` cells
+    is drawn where they are sampled.
     """
 
     shape: tuple[int, int]
@@ -112,7 +115,7 @@ class Case:
     grouped: bool = False
     offsets: int = 0
     sampled: bool = False
-    windows: int = 1
+    fraction: int = 1
     given: int = 8
     tile_size: int = 4
     threads: int = 1
@@ -126,7 +129,7 @@ class Case:
     @property
     def cells(self) -> float:
         """That are computed one by one in a pass."""
-        return self.shape[0] * self.shape[1] * self.tiled / self.windows
+        return self.shape[0] * self.shape[1] * self.tiled / self.fraction
 
     @property
     def width(self) -> int:
@@ -187,10 +190,8 @@ class Case:
         (m, n), side, size = self.shape, min(self.shape), self.itemsize
         k = self.columns if warm else min(self.rank + GUARD, side)
         blocks = max((self.passes - 1) / 2, 1.0) if warm else COLD_BLOCKS
-        moment: Parts = {
-            "entries on Ω": self._entries(2 if warm or not self.habit.momentum else 1),
-            "factors": self._factors() if warm else 0,
-        }
+        first = self.habit.momentum and not warm  # Y is X still
+        moment: Parts = {"entries on Ω": self._entries(2 - first), "factors": self._factors() if warm else 0}
         if self.whole(min(blocks + 1, 3.0)):
             moment["dense arrays"] = size * (side * side + 4 * m * n)
         else:
@@ -206,7 +207,7 @@ class Case:
 
     def _gradient(self) -> Parts:
         """Where the correction on Ω is made."""
-        more = 4 + self.grouped if self.discrete else 2
+        more = 4 + self.grouped if self.discrete else 3
         return {"entries on Ω": self._entries(more), "factors": self._factors()}
 
     def _arrival(self) -> Parts:
@@ -224,7 +225,7 @@ class Case:
         """What one product moves between memory and processor, by part."""
         k, b, (m, n) = self.columns, self.itemsize, self.shape
         bands = -(-m // TILE_ROWS)
-        across = self.tiled * bands * n * (self.width + self.offsets + k) * self.tile_size / self.windows
+        across = self.tiled * bands * n * (self.width + self.offsets + k) * self.tile_size / self.fraction
         low_rank = b * self.lanes * (self.width + self.offsets + k)
         return _present({"Ω": (b + 4.0) * self.observed + b * self.lanes * k, "factors": low_rank, "tiles": across})
 
@@ -238,7 +239,9 @@ class Case:
         if self.whole(1):
             work["SVD"] = 10.0 * self.shape[0] * self.shape[1] * k
         else:
-            work["SVD"] = 6.0 * (self.passes - 1) * self.lanes * k * k
+            rounds = (self.passes - 1) / 2  # each is made orthogonal to those before
+            distances = 30 if self.habit.momentum else 15
+            work["SVD"] = self.lanes * (k * k * rounds * (6 + 4 * rounds) + distances * rank * rank)
         work["objective"] = 2.0 * self.habit.objectives * self.cells * (rank + self.offsets + 2 * MAP_COST)
         return _present(work)
 
@@ -246,7 +249,7 @@ class Case:
         """What an iteration moves between memory and processor, by part."""
         moved = {name: self.passes * amount for name, amount in self.pass_bytes().items()}
         moved["Ω"] += STREAMS * self.itemsize * self.observed
-        moved["SVD"] = 3.0 * self.itemsize * self.lanes * self.columns * self.passes
+        moved["SVD"] = float(BLOCK_STREAMS * self.itemsize * self.lanes * self.columns * self.passes)
         return moved
 
 
@@ -358,18 +361,18 @@ def _iteration(forecast: Forecast) -> str:
 def _flop(amount: float) -> str:
     for power, unit in ((12, "Tflop"), (9, "Gflop"), (6, "Mflop")):
         if amount >= 0.95 * 10**power:
-            return (
-                f"{amount / 10**power:.2g} {unit}"
-                if amount < 9.5 * 10**power
-                else f"{amount / 10**power:,.0f} {unit}"
-            )
-    return f"{amount / 1e3:.2g} kflop"
+            return f"{_short(amount / 10**power)} {unit}"
+    return f"{_short(amount / 1e3)} kflop"
 
 
 def _spell(seconds: float) -> str:
-    if seconds < 1:
-        return f"{1000 * seconds:.2g} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if seconds < 0.95:
+        return f"{_short(1000 * seconds)} ms"
+    return f"{_short(seconds)} s" if seconds < 120 else f"{_short(seconds / 60)} min"
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}" if number < 9.95 else f"{number:,.0f}"
 
 
 # ---------------------------------------------------------------- making one
@@ -462,7 +465,7 @@ def _case(problem: Problem, solver: Solver[Any], rank: int, itemsize: int, sampl
         grouped=isinstance(problem.discrete, ByColumn),
         offsets=0 if problem.offsets is None else problem.offsets.rank,
         sampled=sampled,
-        windows=_windows(problem) if sampled else 1,
+        fraction=_fraction(problem) if sampled else 1,
         given=problem.observations.values.itemsize,
         tile_size=4 if convex or sampled else itemsize,
         threads=thread_count(),
@@ -483,7 +486,7 @@ def _tiled(problem: Problem) -> list[tuple[int, CellMap]]:
     return sorted(found, key=lambda one: -one[0])
 
 
-def _windows(problem: Problem) -> int:
+def _fraction(problem: Problem) -> int:
     """How many times smaller the sample is than all, by what the data themselves would leave to estimate."""
     observations = problem.observations
     some = observations.values[:: max(len(observations) // 10_000, 1)].astype(np.float64)
@@ -515,7 +518,8 @@ def _timed(problem: Problem, solver: Solver[Any], plan: Forecast) -> Forecast:
     total, tiles = sum(seconds.values()), seconds.get("tiles", 0.0) + seconds.get("objective", 0.0)
     if total < WORTH_SAMPLING or tiles < 0.8 * total or case.sampled or not solver.samples:
         return plan
-    fewer = replace(case, sampled=True, windows=_windows(problem))
+    fewer = replace(case, sampled=True, fraction=_fraction(problem))
+    speed = speed._replace(tiles=_speed_of_tiles(problem, fewer, np.dtype(f"f{case.itemsize}")))
     return replace(plan, sampled_seconds=sum(speed.seconds(fewer).values()))
 
 
@@ -532,7 +536,7 @@ class _Speed(NamedTuple):
         dtype = np.dtype(f"f{case.itemsize}")
         k = case.columns
         rows = max(min(max(case.shape), int(PIECE * case.threads / (8 * k * k))), k)
-        block = np.random.default_rng(0).standard_normal((rows, k)).astype(dtype)
+        block = np.random.default_rng(0).random((rows, k), np.float32).astype(dtype)
         some = np.ones(min(case.observed, 1 << 20), dtype)
         return cls(
             _speed_on_observed(problem.observations, case, dtype),
@@ -546,6 +550,7 @@ class _Speed(NamedTuple):
         speeds = {"Ω": self.observed, "tiles": self.tiles, "objective": self.tiles}
         out = {name: amount / speeds.get(name, self.blocks) for name, amount in case.flops().items()}
         out["Ω"] += STREAMS * case.itemsize * case.observed / self.streams
+        out["SVD"] += case.bytes()["SVD"] / self.streams
         return out
 
 
@@ -560,37 +565,53 @@ def _clock(work: Callable[[], object]) -> float:
 
 
 def _speed_on_observed(observations: Observations, case: Case, dtype: np.dtype[Any]) -> float:
-    """Of products with the real operator, thinned out where that would take long."""
+    """Of products with the real operator, both ways, thinned out where that would take long."""
     k = max(min(case.columns, int(4e6 / case.lanes)), min(case.columns, 4))
-    most = max(int(PIECE * case.threads / (2 * k)), 1)
-    thinned = observations.take(np.arange(0, len(observations), -(-len(observations) // most)))
-    operator = Sparse(thinned.astype(dtype))
+    step = len(observations) // max(int(PIECE / (20 * k)), 2 * case.lanes)
+    if step > 1:
+        observations = observations.take(np.arange(0, len(observations), step))
+    operator = Sparse(observations.astype(dtype))
     blocks = [np.ones((side, k), dtype) for side in case.shape]
     operator.rmatmat(blocks[0][:, :1])  # sorts and compiles
     operator.matmat(blocks[1][:, :1])
     seconds = _clock(lambda: (operator.matmat(blocks[1]), operator.rmatmat(blocks[0])))
-    return 4.0 * len(thinned) * k / seconds
+    return 4.0 * len(observations) * k / seconds
 
 
 def _speed_of_tiles(problem: Problem, case: Case, dtype: np.dtype[Any]) -> float:
-    """Of a product with the mapped cells of some rows, which look like the data."""
+    """Of a product with the mapped cells of some rows, which look like the data; of a sample, both ways."""
     k, made_of = case.columns, max(case.width + case.offsets, 2)
     each = 2.0 * (made_of + k + MAP_COST)
-    m = min(case.shape[0], TILE_ROWS * case.threads)
-    n = min(case.shape[1], max(int(PIECE * case.threads / (each * m)), 64))
-    rng = np.random.default_rng(0)
-    values = problem.observations.values[:10_000]
-    left = rng.standard_normal((m, made_of)).astype(dtype)
-    right = rng.standard_normal((n, made_of)).astype(dtype)
-    left[:, 0] = right[:, 0] = 1
-    s = np.full(made_of, values.std() / np.sqrt(made_of - 1), dtype)
-    s[0] = values.mean()
+    m, n = case.shape
+    budget = PIECE * case.threads
+    if case.fraction == 1:
+        m = min(m, TILE_ROWS * case.threads)
+        n = min(n, max(int(20 * budget / (each * m)), 64))
+    else:
+        m = min(m, max(int(4 * budget * case.fraction / (each * n)), TILE_ROWS))
+    factors = _like(problem.observations.values[:10_000], (m, n), made_of, dtype)
     _, rest = _tiled(problem)[0]
-    tile_dtype = np.dtype(f"f{case.tile_size}")
-    operator = MappedLowRank(LowRank(left, s, right), rest, tile_dtype=tile_dtype)
+    tile_dtype, sample = (
+        np.dtype(f"f{case.tile_size}"),
+        Sample.of((m, n), case.fraction, (0,)) if case.fraction > 1 else None,
+    )
+    operator = MappedLowRank(factors, rest, tile_dtype=tile_dtype, sample=sample)
     rest(np.ones(8, tile_dtype))  # compiles
-    block = np.ones((n, k), dtype)
-    return each * m * n / _clock(lambda: operator.matmat(block))
+    right, left = np.ones((n, k), dtype), np.ones((m, k), dtype)
+    if sample is None:
+        return each * m * n / _clock(lambda: operator.matmat(right))
+    both = _clock(lambda: (operator.matmat(right), operator.rmatmat(left)))
+    return 2 * each * m * n / sample.fraction / both
+
+
+def _like(values: Array, shape: tuple[int, int], rank: int, dtype: np.dtype[Any]) -> LowRank:
+    """A random matrix of low rank with the mean and the spread of the values."""
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal((side, rank), np.float32).astype(dtype) for side in shape)
+    left[:, 0] = right[:, 0] = 1
+    s = np.full(rank, values.std() / math.sqrt(rank - 1), dtype)
+    s[0] = values.mean()
+    return LowRank(left, s, right)
 
 
 # ---------------------------------------------------------------- using one
@@ -611,7 +632,7 @@ def check_memory(plan: Forecast) -> None:
     parts = sorted(least.parts.items(), key=lambda part: -part[1])[:3]
     raise TooLargeError(
         f"{_sizes(plan)}, in {plan.dtype} at rank {least.rank} needs about {in_words(least.needed)} beside the data "
-        f"({', '.join(f'{name} {in_words(size)}' for name, size in parts)}), but {in_words(plan.available)} are free. "
+        f"({', '.join(f'{name} {in_words(size)}' for name, size in parts)}), {in_words(plan.available)} are free. "
         f"What helps: {'; '.join(_ways_out(least))}"
     )
 

@@ -22,10 +22,13 @@ from snapimpute.solvers.parameters import check_count
 from snapimpute.solvers.registry import check_sampled, pick
 from snapimpute.solvers.result import History, Info, Result, Status
 
-AlphabetTerm = Literal["tiled", "sampled"]
+AlphabetTerm = Literal["tiled", "sampled", "auto"]
 Precision = Literal["float64", "float32"]
 ALPHABET_TERMS: tuple[str, ...] = get_args(AlphabetTerm)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
+
+SAMPLED_CELLS = 1 << 28
+"""From so many cells on "auto" takes a sample: a pass over all of them takes about a second."""
 
 Callback = Callable[[Info], "bool | Mapping[str, float] | None"]
 
@@ -75,11 +78,12 @@ def solve(
     evaluate_every : int
         Evaluate the objective in every so many iterations (and the last). For
         a discrete problem an evaluation is one pass over all cells.
-    alphabet_term : {"tiled", "sampled"}
+    alphabet_term : {"tiled", "sampled", "auto"}
         Whether a discrete penalty is computed on all cells, tile by tile, or
         estimated on a sample of them that is drawn anew in every iteration (see
         `snapimpute.sampling`). The history then has the columns share, noise
         and doubt, and its objective is an estimate with the standard error doubt.
+        "auto" takes a sample above 2²⁸ cells, if the solver can work with one.
     dtype : {"float64", "float32"}
         Precision of all arrays of the solver, and of the result.
     random_state : int
@@ -107,6 +111,9 @@ def solve(
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
     picked = pick(problem, solver, warm=start.rank > 0)
+    if alphabet_term == "auto":
+        m, n = problem.shape
+        alphabet_term = "sampled" if m * n > SAMPLED_CELLS and picked.solver.samples else "tiled"
     if alphabet_term == "sampled" and problem.is_discrete:
         check_sampled(picked.solver)
         problem = replace(problem, sampler=Sampler(int(random_state)))
