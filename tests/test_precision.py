@@ -212,8 +212,8 @@ def test_convex_problems_with_partial_svds(solver, spy):
 def test_float32_runs_end(name, spy):
     """A tolerance that float32 cannot reach costs no more than max_iter steps, each of a bounded number of passes."""
     problem = problem_for(name, LARGE, discrete=False)
-    result = si.solve(problem, name, dtype="float32", tol=1e-12, max_iter=60)
-    assert result.n_iter <= 60
+    result = si.solve(problem, name, dtype="float32", tol=1e-12, max_iter=40)
+    assert result.n_iter <= 40
     last = spy.passes[-5:]
     assert max(last) <= 25, "late steps begin at a good subspace and a few passes do"
     assert np.isfinite(result.objective)
@@ -221,13 +221,13 @@ def test_float32_runs_end(name, spy):
 
 def test_partial_svd_in_float32_ends():
     """An SVD that is asked for more than float32 holds ends when rounding is all that is left."""
-    operator = Sparse(observed(LARGE).astype(np.float32))
-    for above in (None, 60.0, 40.0):
-        svd = partial_svd(operator, 5, above=above, tol=0.0, rng=np.random.default_rng(0))
-        assert svd.passes < 60
-        exact = np.linalg.svd(operator.to_dense().astype(float), compute_uv=False)[: svd.x.rank]
-        assert_allclose(svd.x.s, exact, rtol=1e-5)
-        assert dtypes(svd.x) == {SINGLE_TYPE}
+    operator = Sparse(observed((400, 360)).astype(np.float32))
+    svd = partial_svd(operator, 2, above=100.0, tol=0.0, rng=np.random.default_rng(0))
+    assert svd.passes < 40
+    assert 0 < svd.residual < 1e-5 * svd.x.s[0]  # it did not take the whole space instead
+    exact = np.linalg.svd(operator.to_dense().astype(float), compute_uv=False)[: svd.x.rank]
+    assert_allclose(svd.x.s, exact, rtol=1e-5)
+    assert dtypes(svd.x) == {SINGLE_TYPE}
 
 
 # ---------------------------------------------------------------- every solver
@@ -271,10 +271,10 @@ def test_every_solver_gives_nearly_the_same_in_float32(name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "float16"}, "dtype must be one of 'float64', 'float32', got 'float16'"),
-        ({"dtype": "single"}, "dtype must be one of 'float64', 'float32', got 'single'"),
-        ({"alphabet_term": "exact"}, "alphabet_term must be one of 'tiled', 'sampled', got 'exact'"),
-        ({"alphabet_term": ""}, "alphabet_term must be one of 'tiled', 'sampled', got ''"),
+        ({"dtype": "float16"}, "dtype must be one of 'float64', 'float32'.*, got 'float16'"),
+        ({"dtype": "single"}, "dtype must be one of 'float64', 'float32'.*, got 'single'"),
+        ({"alphabet_term": "exact"}, "alphabet_term must be one of 'tiled', 'sampled'.*, got 'exact'"),
+        ({"alphabet_term": ""}, "alphabet_term must be one of 'tiled', 'sampled'.*, got ''"),
     ],
     ids=str,
 )

@@ -140,7 +140,14 @@ def test_float32_factors(small_tiles):
     assert {p.dtype for p in (A.matmat(B), A.rmatmat(C), *A.both(B, C), A.to_dense())} == {np.dtype(np.float32)}
 
 
-SAMPLES = [None, Sample(1, (3,)), Sample(2, (3,)), Sample(5, (0, 7))]
+SAMPLES = [
+    None,
+    Sample(1, 1, (3,)),
+    Sample(2, 1, (3,)),
+    Sample(5, 1, (0, 7)),
+    Sample(3, 4, (0, 7)),
+    Sample(1, 3, (2,)),
+]
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
@@ -195,7 +202,7 @@ def operators() -> dict[str, MatrixOperator]:
     )
     cols = (np.array([0, 3, 4, 16]), np.setdiff1d(np.arange(17), [0, 3, 4, 16]))
     parts = tuple(LowRank(low.U, low.s, low.V[c]) for c in cols)
-    drawn = MappedLowRank(factors(shape), bend, sample=Sample(3, (1, 2)))
+    drawn = MappedLowRank(factors(shape), bend, sample=Sample(3, 2, (1, 2)))
     return {
         "sparse": sparse,
         "low rank": low,
@@ -205,7 +212,9 @@ def operators() -> dict[str, MatrixOperator]:
         "sum": Sum((sparse, low, mapped, drawn)),
         "scaled": Scaled(-0.3, Sum((sparse, mapped))),
         "groups": ColumnGroups((parts[0], MappedLowRank(parts[1], bend)), cols),
-        "groups of drawn": ColumnGroups(tuple(MappedLowRank(p, bend, sample=Sample(2, (4,))) for p in parts), cols),
+        "groups of drawn": ColumnGroups(
+            tuple(MappedLowRank(p, bend, sample=Sample(2, 1, (4,))) for p in parts), cols
+        ),
         "transposed": sparse.T,
         "transposed drawn": drawn.T,
         "transposed sum": Sum((sparse, drawn)).T,
@@ -232,7 +241,11 @@ def test_both_of_every_operator(small_tiles, name, dtype):
 
 
 # ---------------------------------------------------------------- what is drawn
-DRAWS = [((40, 23), 4), ((40, 24), 4), ((17, 7), 3), ((9, 4), 7), ((30, 1), 2), ((3, 12), 5), ((1, 6), 6)]
+DRAWS = [
+    *(((40, 23), 4, 1), ((40, 24), 4, 1), ((17, 7), 3, 1), ((9, 4), 7, 1), ((30, 1), 2, 1), ((1, 6), 6, 1)),
+    *(((40, 23), 3, 4), ((40, 24), 1, 3), ((17, 7), 2, 99), ((9, 4), 7, 2)),
+]
+"""Shapes, windows of columns, and of how many bands of rows one is drawn."""
 
 
 def drawn_cells(shape: tuple[int, int], sample: Sample) -> np.ndarray:
@@ -240,41 +253,48 @@ def drawn_cells(shape: tuple[int, int], sample: Sample) -> np.ndarray:
     return MappedLowRank(LowRank.constant(shape, 1.0), lambda x: None, sample=sample).to_dense()
 
 
-@pytest.mark.parametrize(("shape", "windows"), DRAWS, ids=str)
-def test_every_cell_is_drawn_equally_often(small_tiles, shape, windows):
-    """Over many seeds each cell is drawn with the probability 1/windows, and then counts ``windows`` times."""
-    tries = 800
-    counts = np.zeros(shape)
+@pytest.mark.parametrize(("shape", "windows", "groups"), DRAWS, ids=str)
+def test_every_cell_is_drawn_equally_often(small_tiles, shape, windows, groups):
+    """Over many seeds each cell is drawn with one probability, 1/windows of the bands drawn, and counts 1/that."""
+    tries = 600
+    drawn, counts = np.zeros(shape), set()
     for seed in range(tries):
-        ones = drawn_cells(shape, Sample(windows, (seed,)))
-        assert_array_equal(np.unique(ones[ones != 0]), [windows] if ones.any() else [])
-        counts += ones != 0
-    error = math.sqrt((1 / windows) * (1 - 1 / windows) / tries)
-    assert np.abs(counts / tries - 1 / windows).max() <= 5 * error
-    assert abs(counts.mean() / tries - 1 / windows) <= 5 * error
+        ones = drawn_cells(shape, Sample(windows, groups, (seed,)))
+        counts.update(np.unique(ones[ones != 0]).tolist())
+        drawn += ones != 0
+    (count,) = counts
+    assert windows <= count <= windows * groups + 1e-9
+    assert groups > 1 or count == windows
+    error = math.sqrt((1 / count) * (1 - 1 / count) / tries)
+    assert np.abs(drawn / tries - 1 / count).max() <= 5 * error
+    assert abs(drawn.mean() / tries - 1 / count) <= 5 * error
 
 
-@given(st.integers(1, 400), st.integers(1, 60), st.integers(1, 12), st.integers(0, 99))
+@given(st.integers(1, 400), st.integers(1, 60), st.integers(1, 12), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=100)
-def test_windows_are_handed_out_evenly(m, n, windows, seed):
+def test_windows_are_handed_out_evenly(m, n, windows, groups, seed):
     """Windows cover the shuffled columns, and each goes to as many bands of rows as any other, or one more."""
     windows = min(windows, n)
-    order, given_out = Sample(windows, (seed,)).draw((m, n))
-    assert sorted(order) == list(range(n))
-    counts = Counter(given_out)
+    draw = Sample(windows, groups, (seed,)).draw((m, n))
+    assert sorted(draw.order) == list(range(n))
+    counts = Counter(draw.windows)
     often = [counts.get(window, 0) for window in all_windows(windows, n)]
-    assert sum(often) == len(given_out)
+    assert sum(often) == len(draw.windows) == len(draw.bands)
     assert max(often) - min(often) <= 1
-    again, given_again = Sample(windows, (seed,)).draw((m, n))
-    assert_array_equal(again, order)
-    assert given_again == given_out
+    again = Sample(windows, groups, (seed,)).draw((m, n))
+    assert_array_equal(again.order, draw.order)
+    assert again[1:] == draw[1:]
+    rows = [i for start, stop in draw.bands for i in range(start, stop)]
+    assert rows == sorted(set(rows))
+    assert rows == list(range(m)) or groups > 1
+    assert len(draw.bands) >= 1
 
 
 def all_windows(windows: int, n: int) -> list[tuple[int, int]]:
     """The parts of the columns, as equal as whole numbers allow, found from many draws."""
     found: set[tuple[int, int]] = set()
     for seed in itertools.count():
-        found.update(Sample(windows, (seed,)).draw((100, n))[1])
+        found.update(Sample(windows, 1, (seed,)).draw((100, n)).windows)
         if len(found) == windows:
             break
         assert seed < 1000
@@ -286,17 +306,28 @@ def all_windows(windows: int, n: int) -> list[tuple[int, int]]:
     return parts
 
 
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 5000))
+def test_sample_of_a_fraction(m, n, fraction):
+    """One of so many cells, or a few more; all of them if asked for; no window without a column."""
+    sample = Sample.of((m, n), fraction, (1, 2))
+    assert sample.seed == (1, 2)
+    assert 1 <= sample.windows <= max(n, 1)
+    assert fraction / 2 < sample.fraction <= fraction
+    assert Sample.of((m, n), 1).fraction == 1
+
+
 def test_one_sample_serves_all_products(small_tiles):
     """matmat, rmatmat, both, the transposed operator and the dense form belong to one matrix; f(X) where drawn."""
     shape = (37, 26)
     x, (B, C) = factors(shape), blocks(shape, 3, 2)
-    for windows in (2, 3, 7, 26, 40):
-        A = MappedLowRank(x, bend, sample=Sample(windows, (windows, 1)))
+    for windows, groups in ((2, 1), (3, 1), (7, 1), (26, 1), (40, 1), (1, 3), (3, 2), (4, 99)):
+        A = MappedLowRank(x, bend, sample=Sample(windows, groups, (windows, 1)))
         dense = A.to_dense()
         drawn = dense != 0
         assert 0 < drawn.mean() < 1
-        assert_allclose(dense[drawn], windows * bent(x)[drawn], rtol=1e-12)
-        assert_array_equal(drawn, drawn_cells(shape, A.sample) != 0)
+        ones = drawn_cells(shape, A.sample)
+        assert_array_equal(drawn, ones != 0)
+        assert_allclose(dense, ones * bent(x), rtol=1e-12)
         forward, backward = A.both(B, C)
         for got, truth in ((forward, dense @ B), (A.matmat(B), dense @ B), (backward, dense.T @ C)):
             assert_allclose(got, truth, rtol=1e-11, atol=1e-9)
@@ -310,11 +341,11 @@ def test_one_sample_serves_all_products(small_tiles):
 def test_one_window_is_everything(small_tiles, shape):
     """A sample of one window is the exact operator, and its sum has no error."""
     x, (B, C) = factors(shape), blocks(shape, 2, 2)
-    A, exact = MappedLowRank(x, bend, sample=Sample(1, (5,))), MappedLowRank(x, bend)
+    A, exact = MappedLowRank(x, bend, sample=Sample(1, 1, (5,))), MappedLowRank(x, bend)
     assert_allclose(A.to_dense(), exact.to_dense(), rtol=1e-13)
     for got, truth in zip(A.both(B, C), exact.both(B, C), strict=True):
         assert_allclose(got, truth, rtol=1e-12, atol=1e-12)
-    total, error = sampled_sum(x, bend, Sample(1, (5,)))
+    total, error = sampled_sum(x, bend, Sample(1, 1, (5,)))
     assert_allclose(total, cell_sum(x, bend), rtol=1e-13)
     assert error == 0
     assert sampled_sum(x, bend, None) == (cell_sum(x, bend), 0.0)
@@ -322,14 +353,16 @@ def test_one_window_is_everything(small_tiles, shape):
 
 def test_other_seeds_draw_other_cells(small_tiles):
     """Same seed, same cells; another number anywhere in it, others."""
-    drawn = {seed: drawn_cells((40, 30), Sample(4, seed)).tobytes() for seed in ((0,), (1,), (0, 0, 1), (0, 1, 0))}
+    drawn = {seed: drawn_cells((40, 30), Sample(4, 1, seed)).tobytes() for seed in ((0,), (1,), (0, 0, 1), (0, 1, 0))}
     assert len(set(drawn.values())) == len(drawn)
-    assert drawn[(1,)] == drawn_cells((40, 30), Sample(4, (1,))).tobytes()
+    assert drawn[(1,)] == drawn_cells((40, 30), Sample(4, 1, (1,))).tobytes()
 
 
 # ---------------------------------------------------------------- right on average
-@pytest.mark.parametrize(("shape", "windows"), [((40, 24), 4), ((41, 23), 4), ((9, 4), 7), ((50, 6), 3)], ids=str)
-def test_products_of_a_sample_are_right_on_average(small_tiles, shape, windows):
+@pytest.mark.parametrize(
+    ("shape", "windows", "groups"), [((40, 24), 4, 1), ((41, 23), 3, 2), ((9, 4), 7, 1), ((50, 6), 1, 3)], ids=str
+)
+def test_products_of_a_sample_are_right_on_average(small_tiles, shape, windows, groups):
     """The mean of each product over many seeds is the exact one, within five standard errors."""
     tries = 300
     x, (B, C) = factors(shape), blocks(shape, 2, 2)
@@ -337,7 +370,7 @@ def test_products_of_a_sample_are_right_on_average(small_tiles, shape, windows):
     truth = exact @ B, exact.T @ C, exact @ B, exact.T @ C
     found: list[list[np.ndarray]] = [[], [], [], []]
     for seed in range(tries):
-        A = MappedLowRank(x, bend, sample=Sample(windows, (seed, 0)))
+        A = MappedLowRank(x, bend, sample=Sample(windows, groups, (seed, 0)))
         for some, product in zip(found, (A.matmat(B), A.rmatmat(C), *A.both(B, C)), strict=True):
             some.append(product)
     for some, goal in zip(found, truth, strict=True):
@@ -345,9 +378,11 @@ def test_products_of_a_sample_are_right_on_average(small_tiles, shape, windows):
         assert (np.abs(np.mean(some, axis=0) - goal) <= 5 * error + 1e-9).all()
 
 
-def spread_of_sums(x: LowRank, cell_map: Any, windows: int, tries: int = 200) -> tuple[float, float, float]:
+def spread_of_sums(
+    x: LowRank, cell_map: Any, windows: int, groups: int = 1, tries: int = 200
+) -> tuple[float, float, float]:
     """(mean, standard deviation, what is stated for it) of a sum over many samples."""
-    found = np.array([sampled_sum(x, cell_map, Sample(windows, (seed, 2))) for seed in range(tries)])
+    found = np.array([sampled_sum(x, cell_map, Sample(windows, groups, (seed, 2))) for seed in range(tries)])
     return found[:, 0].mean(), found[:, 0].std(), math.sqrt(np.mean(found[:, 1] ** 2))
 
 
@@ -356,15 +391,28 @@ def remainder(x: np.ndarray) -> None:
     L1("-2:2", xi=0.1).compiled_remainder(1.0)(x)
 
 
-@pytest.mark.parametrize(("shape", "windows"), [((96, 60), 3), ((64, 60), 6), ((100, 48), 2)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "windows", "groups"),
+    [((96, 60), 3, 1), ((64, 60), 6, 1), ((160, 48), 2, 3), ((320, 48), 1, 2)],
+    ids=str,
+)
 @pytest.mark.parametrize("cell_map", [remainder, np.sin], ids=["remainder", "sine"])
-def test_sum_of_a_sample(shape, windows, cell_map):
+def test_sum_of_a_sample(shape, windows, groups, cell_map):
     """The mean of the sum over many seeds is exact; its stated standard error is between ½ and 2 of the real one."""
     x = factors(shape, 3)
     run = cell_map if cell_map is remainder else lambda cells: np.sin(3 * cells, out=cells)
-    mean, real, stated = spread_of_sums(x, run, windows)
+    mean, real, stated = spread_of_sums(x, run, windows, groups)
     assert abs(mean - cell_sum(x, run)) <= 5 * real / math.sqrt(200)
     assert 0.5 <= stated / real <= 2
+
+
+@pytest.mark.parametrize(("windows", "groups"), [(4, 1), (2, 2), (1, 3)])
+def test_sum_of_cells_that_are_not_small(windows, groups):
+    """A sum that is far from 0 is right on average, too."""
+    x = factors((192, 48), 3)
+    mean, real, _ = spread_of_sums(x, bend, windows, groups)
+    assert abs(mean - cell_sum(x, bend)) <= 5 * real / math.sqrt(200)
+    assert real < 0.5 * mean  # or that would prove nothing
 
 
 @pytest.mark.xfail(

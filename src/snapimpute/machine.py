@@ -1,10 +1,11 @@
-"""What the machine has to give: how much memory a process may still take."""
+"""What the machine has to give: how much memory a process may still take, how long work takes; and that in words."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 VARIABLE = "SNAPIMPUTE_MAX_MEMORY"
@@ -61,6 +62,16 @@ def parse_size(text: str, name: str = "a size") -> int:
     return size
 
 
+def clock(work: Callable[[], object], runs: int = 2) -> float:
+    """Seconds of the fastest of some runs; never 0."""
+    times = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return max(min(times), 1e-7)
+
+
 def in_words(size: float) -> str:
     """A number of bytes as people read it.
 
@@ -69,11 +80,42 @@ def in_words(size: float) -> str:
     >>> in_words(1.3 * 2**30), in_words(700 * 2**20), in_words(2000)
     ('1.3 GiB', '700 MiB', '2.0 KiB')
     """
-    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        amount = size / 1024**power
-        if amount >= 0.9995:
-            return f"{amount:,.1f} {unit}" if amount < 9.95 or unit == "GiB" else f"{amount:,.0f} {unit}"
-    return f"{size:.0f} bytes"
+    return _scaled(size, 1024, ("bytes", "KiB", "MiB", "GiB", "TiB"))
+
+
+def operations_in_words(count: float) -> str:
+    """A number of operations as people read it.
+
+    Examples
+    --------
+    >>> operations_in_words(3.1e11), operations_in_words(4e6)
+    ('310 Gflop', '4.0 Mflop')
+    """
+    return _scaled(count, 1000, ("flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop"))
+
+
+def seconds_in_words(seconds: float) -> str:
+    """A time as people read it.
+
+    Examples
+    --------
+    >>> seconds_in_words(0.0421), seconds_in_words(4.2), seconds_in_words(600)
+    ('42 ms', '4.2 s', '10 min')
+    """
+    for limit, factor, unit in ((0.95, 1000, "ms"), (120, 1, "s"), (7200, 1 / 60, "min")):
+        if seconds < limit:
+            return f"{_short(seconds * factor)} {unit}"
+    return f"{_short(seconds / 3600)} hours"
+
+
+def _scaled(amount: float, base: int, units: tuple[str, ...]) -> str:
+    """In the largest unit of which there is about one at least."""
+    power = max((p for p in range(1, len(units)) if amount >= 0.95 * base**p), default=0)
+    return f"{_short(amount / base**power) if power else round(amount)} {units[power]}"
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}" if number < 9.95 else f"{number:,.0f}"
 
 
 def _system() -> int | None:

@@ -201,6 +201,11 @@ class Problem:
         return {} if self.sampler is None else self.sampler.columns()
 
     @property
+    def noise(self) -> float:
+        """Norm of the noise in the last gradient; 0 unless the discrete term is sampled."""
+        return 0.0 if self.sampler is None else self.sampler.noise
+
+    @property
     def slack(self) -> float:
         """By how much an objective may exceed a bound and still keep to it; 0 unless the discrete term is sampled."""
         return 0.0 if self.sampler is None else self.sampler.slack

@@ -39,7 +39,7 @@ WEIGHT = 0.2
 DAMPING = math.sqrt(WEIGHT / (2 - WEIGHT))
 """What averaging leaves of the noise."""
 
-NOISE = 0.1
+NOISE = 0.05
 """Largest norm of the noise, relative to the threshold of the singular values."""
 
 SURE = 4.0
@@ -87,7 +87,9 @@ class Sampler:
     most: int | None = None
     """No larger fraction than that, after the guard has acted."""
     noise: float = 0.0
-    """Norm of the noise in the last average, relative to the threshold."""
+    """Norm of the noise in the last average."""
+    threshold: float = 0.0
+    """Of the singular values, that the noise is to stay below."""
     doubt: float = 0.0
     """Standard error of the last estimate of the objective."""
     lowest: float = math.inf
@@ -115,7 +117,8 @@ class Sampler:
 
     def columns(self) -> dict[str, float]:
         """Columns of the history."""
-        return {"share": 1 / self.fraction, "noise": self.noise, "doubt": self.doubt}
+        relative = self.noise / self.threshold if self.threshold > 0 else 0.0
+        return {"share": 1 / self.fraction, "noise": relative, "doubt": self.doubt}
 
     def sample_for(self, shape: tuple[int, int], observed: int, remainder: float, threshold: float) -> Sample:
         """The sample that keeps the noise low enough, of at least as many cells as were observed.
@@ -129,12 +132,15 @@ class Sampler:
             most = min(most, 1 + int(min((NOISE * threshold / size) ** 2, float(most))))
         sample = Sample.of(shape, min(most, self.most or most))
         self.fraction = sample.fraction
-        self.noise = size * math.sqrt(self.fraction - 1) / threshold if threshold > 0 else 0.0
+        self.noise, self.threshold = size * math.sqrt(self.fraction - 1), threshold
         return sample
 
     def memory(self) -> dict[str, Any]:
         """All of it as plain values and arrays, for a checkpoint."""
-        plain = {name: getattr(self, name) for name in ("fraction", "most", "noise", "doubt", "lowest", "risen")}
+        plain = {
+            name: getattr(self, name)
+            for name in ("fraction", "most", "noise", "threshold", "doubt", "lowest", "risen")
+        }
         parts = [
             {
                 "part": i,

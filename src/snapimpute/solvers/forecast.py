@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import logging
 import math
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from snapimpute.discreteness import WORTH_SINGLE
-from snapimpute.machine import VARIABLE, available_memory, in_words
+from snapimpute.machine import VARIABLE, available_memory, clock, in_words, operations_in_words, seconds_in_words
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, MappedLowRank, Sample, Sparse
+from snapimpute.operators import LowRank, MappedLowRank, Sample, Sparse, sampled_sum
 from snapimpute.operators.svd import FRESH, GUARD, WHOLE_CELLS, WHOLE_SHARE, WHOLE_SIDE, orthonormal
 from snapimpute.operators.threads import single_threaded_blas, thread_count
 from snapimpute.operators.tiled import GROUPS, MAP_COST, TILE_BYTES, TILE_ROWS
@@ -31,77 +29,58 @@ from snapimpute.solvers.base import Solver
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import pick
 from snapimpute.solvers.splitting import DenseSolver
-from snapimpute.types import Array, CellMap
+
+LONG, WORTH_SAMPLING = 5.0, 10.0  # seconds of an iteration: for a warning, and for advice to sample its tiles
+WORTH_TIMING, PIECE = 1e7, 5e7  # operations: of an iteration that is timed, and of what is timed for each thread
+GUESSED_RANK = 50  # where nobody says one, or a quarter of the smaller side
+COLD_BLOCKS = 6.5  # basis of the first partial SVD, in multiples of r + GUARD; 2 to 7 were measured
+DENSE_ARRAYS = 8  # m×n numbers of a method that stores them, with all temporaries; 5 to 8 were measured
+STREAMS, BLOCK_STREAMS = 20, 10  # how often an iteration goes over |Ω| numbers, and a pass over the SVD's blocks
+GUESS = "a guess, as neither max_rank nor the solver says one"
 
 logger = logging.getLogger("snapimpute")
-
-LONG = 5.0
-"""Seconds; an iteration that is expected to take longer is worth a warning."""
-
-WORTH_SAMPLING = 10.0
-"""Seconds of an iteration from which on a sample is advised where tiles make up nearly all of it."""
-
-GUESSED_RANK = 50
-"""Where neither max_rank nor the solver says one, or a quarter of the smaller side."""
-
-WORTH_TIMING = 1e7
-"""Operations; an iteration with fewer takes some milliseconds, and nobody needs to be told."""
-
-PIECE = 5e7
-"""Operations, for each thread, that are timed at most."""
-
-COLD_BLOCKS = 6.5
-"""Basis of a partial SVD from a random start, in multiples of r + `GUARD`; 2 to 7 were measured."""
-
-DENSE_ARRAYS = 8
-"""m×n arrays of a method that stores them, with the temporaries of a step."""
-
-STREAMS = 20
-"""How often an iteration reads or writes an array of |Ω| numbers."""
-
-BLOCK_STREAMS = 10
-"""How often a pass reads or writes the blocks of the partial SVD, on both sides, beside their products."""
-
 Parts = dict[str, float]
-
-
-class TooLargeError(MemoryError):
-    """A fit that needs more memory than there is."""
+_told: set[Case] = set()  # what was warned of already
 
 
 class Habit(NamedTuple):
-    """What an iteration of a solver is made of, as measured on typical data."""
+    """What an iteration of a solver is made of, as measured: passes, objectives, whether Y is another than X.
+
+    ``searches`` says that there is a partial SVD, whose first starts from random
+    vectors; ``more`` counts further arrays of |Ω| numbers.
+    """
 
     passes: int = 5
     objectives: int = 1
     momentum: bool = True
+    searches: bool = True
+    more: int = 0
 
 
-TYPICAL = Habit()
-HABITS: Mapping[str, Habit] = {
-    "soft-impute": Habit(3, momentum=False),
-    "apgl": Habit(8, 2),
-    "fpc": Habit(5, momentum=False),
-    "fpca": Habit(11, momentum=False),
-    "ais-impute": Habit(3),
-    "niapg": Habit(3, 2),
-    "fancl": Habit(3, momentum=False),
-    "penalty-decomposition": Habit(5, 3),
-    "als": Habit(2, momentum=False),
-    "svt": Habit(3, momentum=False),
-    "low-rank-sparse": Habit(3, momentum=False),
-}
-"""For a proximal solver that is not here the default holds."""
+TYPICAL, PLAIN = Habit(), Habit(3, momentum=False)
+HABITS = {"ais-impute": Habit(3), "niapg": Habit(3, 2), "apgl": Habit(8, 2), "penalty-decomposition": Habit(5, 3)}
+HABITS |= {"soft-impute": PLAIN, "fancl": PLAIN, "svt": PLAIN, "low-rank-sparse": PLAIN._replace(more=5)}
+HABITS |= {"fpc": PLAIN._replace(passes=5), "fpca": PLAIN._replace(passes=11), "als": Habit(2, 1, False, False)}
+
+
+class Work(NamedTuple):
+    """Operations, and bytes moved between memory and processor, of one product and of an iteration, by part."""
+
+    pass_flops: Parts
+    pass_bytes: Parts
+    flops: Parts
+    bytes: Parts
 
 
 @dataclass(frozen=True)
 class Case:
     """The sizes that memory and work follow from.
 
-    ``kind`` is "steps" for solvers whose iteration is a partial SVD, "dense" for
-    those that store the whole matrix, and "other". ``tiled`` is the share of the
-    columns whose cells are computed one by one, one of ``fraction`` cells
-    is drawn where they are sampled.
+    ``kind`` is "steps" for solvers whose iterations are passes over Ω and all
+    cells, "dense" for those that store the whole matrix, else "other". ``tiled``
+    is the share of the columns whose cells are computed one by one, and one of
+    ``fraction`` cells is drawn where they are sampled; ``given`` is the size of
+    the values as they were given.
     """
 
     shape: tuple[int, int]
@@ -112,7 +91,6 @@ class Case:
     habit: Habit = TYPICAL
     discrete: bool = False
     tiled: float = 0.0
-    grouped: bool = False
     offsets: int = 0
     sampled: bool = False
     fraction: int = 1
@@ -120,7 +98,6 @@ class Case:
     tile_size: int = 4
     threads: int = 1
 
-    # ---------------------------------------------------------------- sizes
     @property
     def lanes(self) -> int:
         """m + n."""
@@ -128,7 +105,7 @@ class Case:
 
     @property
     def cells(self) -> float:
-        """That are computed one by one in a pass."""
+        """How many are computed one by one in a pass."""
         return self.shape[0] * self.shape[1] * self.tiled / self.fraction
 
     @property
@@ -138,123 +115,84 @@ class Case:
 
     def whole(self, blocks: float) -> bool:
         """Whether a basis of so many blocks gives way to the whole smaller side."""
-        (m, n), side = self.shape, min(self.shape)
+        side = min(self.shape)
         large = blocks * (self.rank + GUARD) >= WHOLE_SHARE * side or side <= WHOLE_SIDE
-        return large and m * n <= WHOLE_CELLS
+        return large and self.shape[0] * self.shape[1] <= WHOLE_CELLS
 
     @property
     def columns(self) -> int:
         """Of the blocks that are multiplied."""
-        side = min(self.shape)
-        return side if self.whole(1) else min(self.rank + GUARD + FRESH, side)
+        return min(self.shape) if self.whole(1) else min(self.rank + GUARD + FRESH, *self.shape)
 
     @property
     def passes(self) -> int:
         """Products with the operator in an iteration; a sample is noisier, and takes one more round."""
         return 1 if self.whole(1) else self.habit.passes + 2 * self.sampled
 
-    # ---------------------------------------------------------------- memory
     def memory(self) -> dict[str, int]:
         """Bytes by part, at the moment at which there are most."""
-        m, n = self.shape
-        if self.kind == "steps":
-            moments = [self._svd(warm=False), self._svd(warm=True), self._gradient(), self._arrival()]
+        (m, n), size, observed = self.shape, self.itemsize, self.observed
+        data = (16 + self.given + size * (size != self.given)) * observed + 8 * self.lanes
+        if self.kind == "steps":  # where the correction on Ω is made, or in a partial SVD
+            gradient: Parts = {"entries on Ω": self._entries(3 + self.discrete), "factors": self._factors()}
+            moments = [gradient, self._svd(warm=True), *[self._svd(warm=False)] * self.habit.searches]
         else:
-            size = self.itemsize
-            moment: Parts = {"entries on Ω": 3 * size * self.observed, "factors": 2 * size * self.lanes * self.rank}
-            if self.kind == "dense":
-                moment["dense arrays"] = DENSE_ARRAYS * size * m * n
-            moments = [moment]
-        most = max(moments, key=lambda moment: sum(moment.values()))
-        return {"observations": self._data()} | {name: int(size) for name, size in most.items() if size}
-
-    def _data(self) -> int:
-        """Rows, columns and values, in the order of the columns too; with values in two precisions where asked."""
-        values = self.given + (self.itemsize if self.itemsize != self.given else 0)
-        return (16 + values + 8 * self.grouped) * self.observed + 8 * (self.lanes + 2)
+            moments = [{"entries on Ω": 3 * size * observed, "factors": 2 * size * self.lanes * self.rank}]
+            moments[0]["dense arrays"] = DENSE_ARRAYS * size * m * n * (self.kind == "dense")
+        most = max(moments, key=lambda parts: sum(parts.values()))
+        return {"observations": data} | {name: int(size) for name, size in most.items() if size}
 
     def _entries(self, more: int) -> int:
         """The targets, the offsets, X, the X before and, where it is another, Y on Ω; and so many temporaries."""
-        return self.itemsize * self.observed * (3 + self.habit.momentum + (self.offsets > 0) + more)
+        held = 3 + self.habit.momentum + self.habit.more + (self.offsets > 0)
+        return self.itemsize * self.observed * (held + more)
 
-    def _factors(self, more: int = 0) -> int:
-        """X, the X before, Y where it is not X, all with offsets and as a line where there is a discrete term."""
-        columns = 2 * self.rank + (self.width if self.habit.momentum else 0) + more
-        with_offsets = self.width + self.offsets
-        if self.discrete:
-            columns += with_offsets + 1 + (with_offsets if self.offsets else 0)
+    def _factors(self) -> int:
+        """X, the one before, the best, Y where it is not X; Y with offsets, as a line too, for a discrete term."""
+        columns, with_offsets = 3 * self.rank + self.width * self.habit.momentum, self.width + self.offsets
+        columns += self.discrete * (with_offsets + 1 + with_offsets * (self.offsets > 0))
         return self.itemsize * self.lanes * columns
 
     def _svd(self, *, warm: bool) -> Parts:
-        """In the partial SVD; in the first, from a random start, there are no factors yet."""
+        """In a partial SVD; in the first, from random vectors, there are no factors yet."""
         (m, n), side, size = self.shape, min(self.shape), self.itemsize
         k = self.columns if warm else min(self.rank + GUARD, side)
         blocks = max((self.passes - 1) / 2, 1.0) if warm else COLD_BLOCKS
-        first = self.habit.momentum and not warm  # Y is X still
-        moment: Parts = {"entries on Ω": self._entries(2 - first), "factors": self._factors() if warm else 0}
+        entries = self._entries(2 if warm or not self.habit.momentum else 1)  # in the first, Y is X still
+        parts: Parts = {"entries on Ω": entries, "factors": self._factors() * warm}
         if self.whole(min(blocks + 1, 3.0)):
-            moment["dense arrays"] = size * (side * side + 4 * m * n)
+            parts["dense arrays"] = size * (side * side + 4 * m * n)
         else:
-            basis = min(blocks * k, side)
-            moment["SVD bases"] = size * (2 * self.lanes * basis + (4 * m + 3 * n) * k)
+            parts["SVD bases"] = size * (2 * self.lanes * min(blocks * k, side) + (4 * m + 3 * n) * k)
+        made_of = self.offsets + self.width * warm
         if self.tiled:
-            made_of = self.offsets + (self.width if warm else 0)
-            moment["tiles"] = 3 * TILE_BYTES * self.threads + self.tile_size * self.lanes * 2 * (made_of + k)
+            parts["tiles"] = 3 * TILE_BYTES * self.threads + self.tile_size * self.lanes * 2 * (made_of + k)
         if self.sampled and warm:
-            kept = 2 * (2 * self.rank + GUARD) + self.width + self.offsets
-            moment["past of the sampler"] = size * self.lanes * kept + 4 * GROUPS * n * k
-        return moment
+            kept = 2 * (2 * self.rank + GUARD) + made_of
+            parts["past of the sampler"] = size * self.lanes * kept + self.tile_size * GROUPS * n * k
+        return parts
 
-    def _gradient(self) -> Parts:
-        """Where the correction on Ω is made."""
-        more = 4 + self.grouped if self.discrete else 3
-        return {"entries on Ω": self._entries(more), "factors": self._factors()}
-
-    def _arrival(self) -> Parts:
-        """Where the distance of the new X from Y is measured."""
-        return {"entries on Ω": self._entries(1), "factors": self._factors(self.rank + 3 * self.width)}
-
-    # ---------------------------------------------------------------- work
-    def pass_flops(self) -> Parts:
-        """Operations of one product with the operator, by part."""
-        k, width = self.columns, self.width + 2 * self.offsets + self.discrete
-        tiles = 2.0 * self.cells * (self.width + self.offsets + k + MAP_COST)
-        return _present({"Ω": 2.0 * self.observed * k, "factors": 2.0 * self.lanes * width * k, "tiles": tiles})
-
-    def pass_bytes(self) -> Parts:
-        """What one product moves between memory and processor, by part."""
-        k, b, (m, n) = self.columns, self.itemsize, self.shape
-        bands = -(-m // TILE_ROWS)
-        across = self.tiled * bands * n * (self.width + self.offsets + k) * self.tile_size / self.fraction
-        low_rank = b * self.lanes * (self.width + self.offsets + k)
-        return _present({"Ω": (b + 4.0) * self.observed + b * self.lanes * k, "factors": low_rank, "tiles": across})
-
-    def flops(self) -> Parts:
-        """Operations of an iteration, by part."""
-        once, k, rank = self.pass_flops(), self.columns, self.rank
-        work = {name: self.passes * amount for name, amount in once.items()}
-        work["Ω"] += 2.0 * self.observed * rank
-        if self.sampled:  # what is kept of the past is multiplied from both sides
-            work["tiles"] += 2.0 * self.cells * (self.width + self.offsets + 2 * k + MAP_COST)
-        if self.whole(1):
-            work["SVD"] = 10.0 * self.shape[0] * self.shape[1] * k
-        else:
-            rounds = (self.passes - 1) / 2  # each is made orthogonal to those before
-            distances = 30 if self.habit.momentum else 15
-            work["SVD"] = self.lanes * (k * k * rounds * (6 + 4 * rounds) + distances * rank * rank)
-        work["objective"] = 2.0 * self.habit.objectives * self.cells * (rank + self.offsets + 2 * MAP_COST)
-        return _present(work)
-
-    def bytes(self) -> Parts:
-        """What an iteration moves between memory and processor, by part."""
-        moved = {name: self.passes * amount for name, amount in self.pass_bytes().items()}
-        moved["Ω"] += STREAMS * self.itemsize * self.observed
-        moved["SVD"] = float(BLOCK_STREAMS * self.itemsize * self.lanes * self.columns * self.passes)
-        return moved
-
-
-def _present(parts: Parts) -> Parts:
-    return {name: amount for name, amount in parts.items() if amount}
+    def work(self) -> Work:
+        """Operations, and bytes moved, by part."""
+        (m, n), observed, size = self.shape, self.observed, self.itemsize
+        k, r, lanes, tiles = self.columns, self.rank, self.lanes, 2.0 * self.cells
+        made_of, line = self.width + self.offsets, self.width + 2 * self.offsets + self.discrete
+        flops: Parts = {"Ω": 2.0 * observed * k, "factors": 2.0 * lanes * line * k}
+        moved: Parts = {"Ω": (size + 4.0) * observed + size * lanes * k, "factors": size * lanes * (line + k)}
+        if self.tiled:
+            flops["tiles"] = tiles * (made_of + k + MAP_COST)
+            moved["tiles"] = self.tile_size * self.cells * (made_of + k) / TILE_ROWS
+        total, traffic = ({name: self.passes * amount for name, amount in once.items()} for once in (flops, moved))
+        total["Ω"] += 2.0 * observed * r
+        traffic["Ω"] += STREAMS * size * observed
+        rounds, distances = (self.passes - 1) / 2, 15 * (1 + self.habit.momentum) * r * r
+        search = lanes * (k * k * rounds * (6 + 4 * rounds) + distances)  # each round against those before
+        total["SVD"] = 5.0 * m * n * k if self.whole(1) else search
+        traffic["SVD"] = BLOCK_STREAMS * size * lanes * k * self.passes
+        if self.tiled:  # what is kept of the past of a sample is multiplied from both sides
+            total["tiles"] += tiles * (made_of + 2 * k + MAP_COST) * self.sampled
+            total["objective"] = tiles * self.habit.objectives * (r + self.offsets + 2 * MAP_COST)
+        return Work(flops, moved, total, traffic)
 
 
 @dataclass(frozen=True)
@@ -264,22 +202,20 @@ class Forecast:
     Attributes
     ----------
     case : Case
-        The sizes that all follows from.
+        The sizes that all follows from, the rank assumed and the passes among them.
     solver, dtype : str
     why : str
-        Where the rank that is assumed comes from.
-    guessed : bool
-        Whether it is only a guess.
+        Where the rank comes from.
     parts : dict of int
-        Bytes at the peak, by part.
+        Bytes at the peak, by part; ``memory`` is their sum.
     held : int
-        Bytes of these that are in memory already.
+        Bytes of these that are in memory already; ``needed`` are the others.
     available : int or None
         Bytes that are free; None where nobody knows.
-    pass_flops, pass_bytes, flops, bytes : dict of float
-        Operations, and bytes moved, of one product and of an iteration, by part.
+    work : Work
+        Operations, and bytes moved, of one product and of an iteration, by part; nothing where not known.
     seconds_by_part : dict of float or None
-        Of an iteration with its objective; None if not timed.
+        Of an iteration with its objective, ``seconds`` in all; None if not timed.
     sampled_seconds : float or None
         What an iteration would take with ``alphabet_term="sampled"``, where that is worth it.
     """
@@ -288,14 +224,10 @@ class Forecast:
     solver: str
     dtype: str
     why: str
-    guessed: bool
     parts: dict[str, int]
     held: int
     available: int | None
-    pass_flops: Parts
-    pass_bytes: Parts
-    flops: Parts
-    bytes: Parts
+    work: Work = field(default=Work({}, {}, {}, {}), repr=False)
     seconds_by_part: Parts | None = None
     sampled_seconds: float | None = None
 
@@ -315,67 +247,33 @@ class Forecast:
         return self.available is None or self.needed <= self.available
 
     @property
-    def rank(self) -> int:
-        """The rank assumed."""
-        return self.case.rank
-
-    @property
-    def passes(self) -> int:
-        """Products with the operator in an iteration."""
-        return self.case.passes
-
-    @property
     def seconds(self) -> float | None:
         """Expected of an iteration with its objective; None if not timed."""
         return None if self.seconds_by_part is None else sum(self.seconds_by_part.values())
 
     def __str__(self) -> str:
         free = "" if self.available is None else f" of {in_words(self.available)} free"
-        rank = f"rank up to {self.rank}{' (a guess)' if self.guessed else ''}"
-        lines = [f"{_sizes(self)}, {self.dtype}, {rank}: about {in_words(self.needed)}{free}"]
-        if self.flops:
-            lines.append(_iteration(self))
+        lines = [f"{_what(self)}: about {in_words(self.needed)}{free}"]
+        work, passes = self.work.flops, self.case.passes
+        if work:
+            tiles, rest = work.get("tiles", 0) + work.get("objective", 0), work["factors"] + work["SVD"]
+            named = ((tiles, "in tiles"), (work["Ω"], "on Ω"), (rest, "in the SVD"))
+            text = ", ".join(f"{operations_in_words(amount)} {where}" for amount, where in named if amount)
+            seconds = "" if self.seconds is None else f": about {seconds_in_words(self.seconds)}"
+            lines.append(f"an iteration: {passes} pass{'es' * (passes != 1)}, {text}{seconds}")
         if self.sampled_seconds is not None:
-            lines.append(f'alphabet_term="sampled" would take about {_spell(self.sampled_seconds)} an iteration')
+            lines.append(f'with alphabet_term="sampled": about {seconds_in_words(self.sampled_seconds)}')
         if not self.fits:
             most = _rank_that_fits(self)
-            lines.append(f"it may not fit{f': max_rank={most} would' if most else ''}")
+            lines.append(f"it may not fit{f'; max_rank={most} would' if most else ''}")
         return "\n".join(lines)
 
 
-def _sizes(forecast: Forecast) -> str:
-    m, n = forecast.case.shape
-    return f"{m:,}×{n:,}, {forecast.case.observed:,} observed"
+def _what(plan: Forecast) -> str:
+    (m, n), guess = plan.case.shape, " (a guess)" if plan.why == GUESS else ""
+    return f"{m:,}×{n:,}, {plan.case.observed:,} observed, {plan.dtype}, rank up to {plan.case.rank}{guess}"
 
 
-def _iteration(forecast: Forecast) -> str:
-    work = forecast.flops
-    tiles, rest = work.get("tiles", 0.0) + work.get("objective", 0.0), work.get("factors", 0.0) + work["SVD"]
-    named = ((tiles, "in tiles"), (work["Ω"], "on Ω"), (rest, "in the SVD"))
-    text = ", ".join(f"{_flop(amount)} {where}" for amount, where in named if amount)
-    passes = f"{forecast.passes} pass{'es' * (forecast.passes != 1)}"
-    seconds = "" if forecast.seconds is None else f": about {_spell(forecast.seconds)}"
-    return f"an iteration: {passes}, {text}{seconds}"
-
-
-def _flop(amount: float) -> str:
-    for power, unit in ((12, "Tflop"), (9, "Gflop"), (6, "Mflop")):
-        if amount >= 0.95 * 10**power:
-            return f"{_short(amount / 10**power)} {unit}"
-    return f"{_short(amount / 1e3)} kflop"
-
-
-def _spell(seconds: float) -> str:
-    if seconds < 0.95:
-        return f"{_short(1000 * seconds)} ms"
-    return f"{_short(seconds)} s" if seconds < 120 else f"{_short(seconds / 60)} min"
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}" if number < 9.95 else f"{number:,.0f}"
-
-
-# ---------------------------------------------------------------- making one
 def forecast(
     problem: Problem,
     solver: Solver[Any] | str = "auto",
@@ -393,11 +291,11 @@ def forecast(
     problem, solver, max_rank, alphabet_term, dtype
         As in `solve`.
     rank : int, optional
-        The rank to reckon with; ``max_rank``, that of the solver, or else a
+        The rank to reckon with; that of the solver, ``max_rank``, or else a
         guess (50, or a quarter of the smaller side) if not given.
     timed : bool
-        Whether to time a small piece of the products, for at most about the
-        time of one iteration; problems of some milliseconds are never timed.
+        Whether to time a small piece of the products, which takes less than an
+        iteration; where that is some milliseconds nothing is timed.
 
     Examples
     --------
@@ -406,215 +304,141 @@ def forecast(
     >>> problem = si.Problem(data.observations, si.Nuclear(50.0), si.L1("1:5", xi=0.1))
     >>> plan = forecast(problem, "apg", max_rank=10, timed=False)
     >>> print(str(plan).splitlines()[1])
-    an iteration: 5 passes, 1.1 Gflop in tiles, 48 Mflop on Ω, 46 Mflop in the SVD
+    an iteration: 5 passes, 1.2 Gflop in tiles, 48 Mflop on Ω, 64 Mflop in the SVD
     >>> plan.memory < 8 * 2000 * 1000 * 3
     True
     """
     chosen = pick(problem, solver).solver
-    assumed, why = _rank(problem, chosen, max_rank, rank)
+    side, own = min(problem.shape), getattr(chosen, "rank", None)
+    guess = max(min(GUESSED_RANK, side // 4), problem.spectral.untouched, 1)
+    known = ((rank, "given"), (own, "that of the solver"), (max_rank, "max_rank"), (guess, GUESS))
+    assumed, why = next((value, why) for value, why in known if value is not None)
     sampled = alphabet_term == "sampled" and problem.is_discrete
-    case = _case(problem, chosen, assumed, np.dtype(dtype).itemsize, sampled)
-    steps = case.kind == "steps"
-    result = Forecast(
-        case,
-        chosen.name,
-        np.dtype(dtype).name,
-        why,
-        why == GUESS,
-        case.memory(),
-        _held(problem.observations),
-        available_memory(),
-        case.pass_flops() if steps else {},
-        case.pass_bytes() if steps else {},
-        case.flops() if steps else {},
-        case.bytes() if steps else {},
-    )
-    if not (timed and steps and result.fits and sum(result.flops.values()) >= WORTH_TIMING):
-        return result
-    return _timed(problem, chosen, result)
-
-
-GUESS = "a guess, as neither max_rank nor the solver says one"
-
-
-def _rank(problem: Problem, solver: Solver[Any], max_rank: int | None, rank: int | None) -> tuple[int, str]:
-    """The rank to reckon with, and where it comes from."""
-    side = min(problem.shape)
-    own = getattr(solver, "rank", None)
-    for given, why in ((rank, "given"), (own, "that of the solver"), (max_rank, "max_rank")):
-        if given is not None:
-            return min(given, side), why
-    return max(min(GUESSED_RANK, side // 4), min(problem.spectral.untouched, side), 1), GUESS
+    case = _case(problem, chosen, min(assumed, side), np.dtype(dtype).itemsize, sampled)
+    observations = problem.observations
+    arrays = [observations.rows, observations.cols, observations.values, *observations.__dict__.get("by_col", ())]
+    held = sum(array.nbytes for array in arrays if array is not None)
+    plan = Forecast(case, chosen.name, np.dtype(dtype).name, why, case.memory(), held, available_memory())
+    plan = replace(plan, work=case.work()) if case.kind == "steps" else plan
+    worth = timed and plan.fits and sum(plan.work.flops.values()) >= WORTH_TIMING
+    return _timed(problem, chosen, plan) if worth else plan
 
 
 def _case(problem: Problem, solver: Solver[Any], rank: int, itemsize: int, sampled: bool) -> Case:
-    kind = "steps" if isinstance(solver, Proximal) or solver.name in HABITS else "other"
-    kind = "dense" if isinstance(solver, DenseSolver) else kind
-    tiled = _tiled(problem)
-    m, n = problem.shape
-    convex = problem.discrete is not None and problem.discrete.convex and m * n >= WORTH_SINGLE
-    return Case(
-        problem.shape,
-        len(problem.observations),
-        itemsize,
-        rank,
-        kind,
-        HABITS.get(solver.name, TYPICAL),
-        discrete=problem.is_discrete,
-        tiled=sum(width for width, _ in tiled) / n,
-        grouped=isinstance(problem.discrete, ByColumn),
-        offsets=0 if problem.offsets is None else problem.offsets.rank,
-        sampled=sampled,
-        fraction=_fraction(problem) if sampled else 1,
-        given=problem.observations.values.itemsize,
-        tile_size=4 if convex or sampled else itemsize,
-        threads=thread_count(),
-    )
+    steps = isinstance(solver, Proximal) or solver.name in HABITS
+    kind = "dense" if isinstance(solver, DenseSolver) else "steps" if steps else "other"
+    habit, discrete = HABITS.get(solver.name, TYPICAL), problem.discrete
+    habit = habit._replace(more=habit.more + isinstance(discrete, ByColumn))  # where the entries of a group stand
+    (m, n), penalties, observations = problem.shape, _tiled(problem), problem.observations
+    single = sampled or (discrete is not None and discrete.convex and m * n >= WORTH_SINGLE)
+    offsets, fraction = (problem.offsets.rank if problem.offsets else 0), (_fraction(problem) if sampled else 1)
+    sizes = problem.shape, len(observations), itemsize, rank, kind, habit
+    term = problem.is_discrete, sum(width for width, _ in penalties) / n, offsets, sampled, fraction
+    return Case(*sizes, *term, observations.values.itemsize, 4 if single else itemsize, thread_count())
 
 
-def _tiled(problem: Problem) -> list[tuple[int, CellMap]]:
-    """How many columns have to be computed cell by cell, and the map of the cells."""
+def _tiled(problem: Problem) -> list[tuple[int, CellPenalty]]:
+    """How many columns have to be computed cell by cell, and their penalty; the most first."""
     if problem.discrete is None or not problem.is_discrete:
         return []
     everything = [(problem.discrete, np.arange(problem.shape[1]))]
-    found = []
-    for penalty, cols in problem.discrete.groups() if isinstance(problem.discrete, ByColumn) else everything:
-        if isinstance(penalty, CellPenalty):
-            rest = penalty.compiled_remainder(1.0)
-            if rest is not None:
-                found.append((cols.size, rest))
-    return sorted(found, key=lambda one: -one[0])
+    groups = problem.discrete.groups() if isinstance(problem.discrete, ByColumn) else everything
+    found = [(cols.size, penalty) for penalty, cols in groups if isinstance(penalty, CellPenalty)]
+    return sorted((one for one in found if one[1].compiled_remainder(1.0) is not None), key=lambda one: -one[0])
 
 
 def _fraction(problem: Problem) -> int:
-    """How many times smaller the sample is than all, by what the data themselves would leave to estimate."""
-    observations = problem.observations
+    """One of how many cells a sample draws, by what the data themselves would leave to estimate."""
+    observations, penalties = problem.observations, _tiled(problem)
+    if not penalties:
+        return 1
     some = observations.values[:: max(len(observations) // 10_000, 1)].astype(np.float64)
-    sizes = []
-    for _, rest in _tiled(problem)[:1]:
-        rest(some)
-        sizes.append(float(np.sqrt(np.mean(some**2))))
-    drawn = Sampler(0).sample_for(
-        problem.shape, len(observations), max(sizes, default=0.0), problem.spectral.threshold()
-    )
-    return drawn.windows
+    (penalties[0][1].compiled_remainder(1.0) or np.abs)(some)
+    size, threshold = float(np.sqrt(np.mean(some**2))), problem.spectral.threshold()
+    return Sampler(0).sample_for(problem.shape, len(observations), size, threshold).fraction
 
 
-def _held(observations: Observations) -> int:
-    """Bytes of the observations that are in memory already."""
-    arrays: list[NDArray[Any]] = [observations.rows, observations.cols, observations.values]
-    arrays += [array for array in observations.__dict__.get("by_col", ()) if array is not None]
-    return sum(array.nbytes for array in arrays)
-
-
-# ---------------------------------------------------------------- time
 def _timed(problem: Problem, solver: Solver[Any], plan: Forecast) -> Forecast:
     """The forecast with seconds, and those of a sample where that is worth it."""
     case = plan.case
     with single_threaded_blas():
-        speed = _Speed.measured(problem, case)
-    seconds = speed.seconds(case)
-    plan = replace(plan, seconds_by_part=seconds)
-    total, tiles = sum(seconds.values()), seconds.get("tiles", 0.0) + seconds.get("objective", 0.0)
-    if total < WORTH_SAMPLING or tiles < 0.8 * total or case.sampled or not solver.samples:
-        return plan
-    fewer = replace(case, sampled=True, fraction=_fraction(problem))
-    speed = speed._replace(tiles=_speed_of_tiles(problem, fewer, np.dtype(f"f{case.itemsize}")))
-    return replace(plan, sampled_seconds=sum(speed.seconds(fewer).values()))
+        speeds = _speeds(problem, case)
+        seconds = _seconds(case, speeds)
+        total, tiles = sum(seconds.values()), seconds.get("tiles", 0.0) + seconds.get("objective", 0.0)
+        plan = replace(plan, seconds_by_part=seconds)
+        if total < WORTH_SAMPLING or tiles < 0.8 * total or case.sampled or not solver.samples:
+            return plan
+        fewer = replace(case, sampled=True, fraction=_fraction(problem))
+        seconds = _seconds(fewer, speeds | _speed_of_tiles(problem, fewer))
+    return replace(plan, sampled_seconds=sum(seconds.values()))
 
 
-class _Speed(NamedTuple):
-    """Operations a second, by what they are done on; and bytes a second."""
-
-    observed: float
-    tiles: float
-    blocks: float
-    streams: float
-
-    @classmethod
-    def measured(cls, problem: Problem, case: Case) -> _Speed:
-        dtype = np.dtype(f"f{case.itemsize}")
-        k = case.columns
-        rows = max(min(max(case.shape), int(PIECE * case.threads / (8 * k * k))), k)
-        block = np.random.default_rng(0).random((rows, k), np.float32).astype(dtype)
-        some = np.ones(min(case.observed, 1 << 20), dtype)
-        return cls(
-            _speed_on_observed(problem.observations, case, dtype),
-            _speed_of_tiles(problem, case, dtype) if case.tiled else 1.0,
-            8.0 * rows * k * k / _clock(lambda: orthonormal(block)),
-            3.0 * some.nbytes / _clock(lambda: some + some),
-        )
-
-    def seconds(self, case: Case) -> Parts:
-        """Of an iteration, by part."""
-        speeds = {"Ω": self.observed, "tiles": self.tiles, "objective": self.tiles}
-        out = {name: amount / speeds.get(name, self.blocks) for name, amount in case.flops().items()}
-        out["Ω"] += STREAMS * case.itemsize * case.observed / self.streams
-        out["SVD"] += case.bytes()["SVD"] / self.streams
-        return out
+def _seconds(case: Case, speeds: Parts) -> Parts:
+    """Of an iteration, by part."""
+    work = case.work()
+    out = {name: amount / speeds.get(name, speeds["blocks"]) for name, amount in work.flops.items()}
+    out["Ω"] += STREAMS * case.itemsize * case.observed / speeds["streams"]
+    out["SVD"] += work.bytes["SVD"] / speeds["streams"]
+    if case.tiled:  # on Ω it is one thread that evaluates the objective
+        cells = case.cells + case.threads * case.tiled * case.observed
+        out["objective"] = case.habit.objectives * cells / speeds["cells"]
+    return out
 
 
-def _clock(work: Callable[[], object]) -> float:
-    """Seconds of the better of two runs."""
-    times = []
-    for _ in range(2):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return max(min(times), 1e-7)
+def _speeds(problem: Problem, case: Case) -> Parts:
+    """Operations a second on Ω, in tiles and on blocks; bytes, and cells of an objective, a second."""
+    dtype, k = np.dtype(f"f{case.itemsize}"), min(case.columns, 128)
+    rows = max(min(max(case.shape), int(PIECE * case.threads / (8 * k * k))), k)
+    block = np.random.default_rng(0).random((rows, k), np.float32).astype(dtype)
+    some = np.ones(min(case.observed, 1 << 20), dtype)
+    speeds = {"Ω": _speed_on_observed(problem.observations, case, dtype)}
+    speeds["blocks"] = 8.0 * rows * k * k / clock(lambda: orthonormal(block))
+    speeds["streams"] = 3.0 * some.nbytes / clock(lambda: some + some)
+    return speeds | (_speed_of_tiles(problem, case) if case.tiled else {})
 
 
 def _speed_on_observed(observations: Observations, case: Case, dtype: np.dtype[Any]) -> float:
     """Of products with the real operator, both ways, thinned out where that would take long."""
     k = max(min(case.columns, int(4e6 / case.lanes)), min(case.columns, 4))
-    step = len(observations) // max(int(PIECE / (20 * k)), 2 * case.lanes)
+    step = len(observations) // max(int(PIECE / (20 * k)), 4 * case.lanes)
     if step > 1:
-        observations = observations.take(np.arange(0, len(observations), step))
+        rows, cols, values = observations.rows[::step], observations.cols[::step], observations.values[::step]
+        observations = Observations(rows.copy(), cols.copy(), values.copy(), observations.shape)
     operator = Sparse(observations.astype(dtype))
-    blocks = [np.ones((side, k), dtype) for side in case.shape]
-    operator.rmatmat(blocks[0][:, :1])  # sorts and compiles
-    operator.matmat(blocks[1][:, :1])
-    seconds = _clock(lambda: (operator.matmat(blocks[1]), operator.rmatmat(blocks[0])))
-    return 4.0 * len(observations) * k / seconds
+    left, right = (np.ones((side, k), dtype) for side in case.shape)
+    _ = operator.rmatmat(left[:, :1]), operator.matmat(right[:, :1])  # sorts and compiles
+    return 4.0 * len(observations) * k / clock(lambda: (operator.matmat(right), operator.rmatmat(left)))
 
 
-def _speed_of_tiles(problem: Problem, case: Case, dtype: np.dtype[Any]) -> float:
-    """Of a product with the mapped cells of some rows, which look like the data; of a sample, both ways."""
-    k, made_of = case.columns, max(case.width + case.offsets, 2)
-    each = 2.0 * (made_of + k + MAP_COST)
-    m, n = case.shape
-    budget = PIECE * case.threads
+def _speed_of_tiles(problem: Problem, case: Case) -> Parts:
+    """Of a product with some rows of mapped cells, which look like the data, and of an objective on them."""
+    k, made_of, (m, n) = case.columns, max(case.width + case.offsets, 2), case.shape
+    each, budget = 2.0 * (made_of + k + MAP_COST), PIECE * case.threads
     if case.fraction == 1:
         m = min(m, TILE_ROWS * case.threads)
         n = min(n, max(int(20 * budget / (each * m)), 64))
     else:
         m = min(m, max(int(4 * budget * case.fraction / (each * n)), TILE_ROWS))
-    factors = _like(problem.observations.values[:10_000], (m, n), made_of, dtype)
-    _, rest = _tiled(problem)[0]
-    tile_dtype, sample = (
-        np.dtype(f"f{case.tile_size}"),
-        Sample.of((m, n), case.fraction, (0,)) if case.fraction > 1 else None,
-    )
-    operator = MappedLowRank(factors, rest, tile_dtype=tile_dtype, sample=sample)
-    rest(np.ones(8, tile_dtype))  # compiles
-    right, left = np.ones((n, k), dtype), np.ones((m, k), dtype)
-    if sample is None:
-        return each * m * n / _clock(lambda: operator.matmat(right))
-    both = _clock(lambda: (operator.matmat(right), operator.rmatmat(left)))
-    return 2 * each * m * n / sample.fraction / both
-
-
-def _like(values: Array, shape: tuple[int, int], rank: int, dtype: np.dtype[Any]) -> LowRank:
-    """A random matrix of low rank with the mean and the spread of the values."""
-    rng = np.random.default_rng(0)
-    left, right = (rng.standard_normal((side, rank), np.float32).astype(dtype) for side in shape)
+    dtype, tile_dtype = np.dtype(f"f{case.itemsize}"), np.dtype(f"f{case.tile_size}")
+    rng, values = np.random.default_rng(0), problem.observations.values[:10_000]
+    left, right = (rng.standard_normal((side, made_of), np.float32).astype(dtype) for side in (m, n))
     left[:, 0] = right[:, 0] = 1
-    s = np.full(rank, values.std() / math.sqrt(rank - 1), dtype)
-    s[0] = values.mean()
-    return LowRank(left, s, right)
+    spread = np.full(made_of - 1, values.std() / math.sqrt(made_of - 1))
+    factors = LowRank(left, np.append(values.mean(), spread).astype(dtype), right)
+    penalty = _tiled(problem)[0][1]
+    rest, cost = penalty.compiled_remainder(1.0) or np.abs, penalty.compiled_envelope(1.0)
+    _ = rest(np.ones(8, tile_dtype)), cost(np.ones(8, dtype))  # compiles
+    sample = Sample.of((m, n), case.fraction, (0,)) if case.fraction > 1 else None
+    operator = MappedLowRank(factors, rest, tile_dtype=tile_dtype, sample=sample)
+    B, C = np.ones((n, k), dtype), np.ones((m, k), dtype)
+    cells = m * n / (sample.fraction if sample else 1)
+    forward = clock(lambda: operator.matmat(B))
+    backward = clock(lambda: operator.rmatmat(C)) if sample else forward
+    narrow = factors.truncated(case.rank + case.offsets)
+    evaluation = clock(lambda: sampled_sum(narrow, cost, sample))
+    return {"tiles": 2 * each * cells / (forward + backward), "cells": cells / evaluation}
 
 
-# ---------------------------------------------------------------- using one
 def check_memory(plan: Forecast) -> None:
     """Refuse a fit that cannot be held in memory, with the numbers and what could be done.
 
@@ -623,71 +447,60 @@ def check_memory(plan: Forecast) -> None:
 
     Raises
     ------
-    TooLargeError
-        A `MemoryError`.
+    MemoryError
     """
-    least = _at(plan, rank=1) if plan.guessed else plan
+    least = replace(_at(plan, rank=1), why="the least") if plan.why == GUESS else plan
     if least.fits or plan.available is None:
         return
-    parts = sorted(least.parts.items(), key=lambda part: -part[1])[:3]
-    raise TooLargeError(
-        f"{_sizes(plan)}, in {plan.dtype} at rank {least.rank} needs about {in_words(least.needed)} beside the data "
-        f"({', '.join(f'{name} {in_words(size)}' for name, size in parts)}), {in_words(plan.available)} are free. "
-        f"What helps: {'; '.join(_ways_out(least))}"
+    largest = sorted(least.parts.items(), key=lambda part: -part[1])[:3]
+    parts = ", ".join(f"{name} {in_words(size)}" for name, size in largest)
+    raise MemoryError(
+        f"{_what(least)} needs about {in_words(least.needed)} more memory than it has now (in all: {parts}), and "
+        f"{in_words(plan.available)} are free. What helps: {'; '.join(_ways_out(least))}"
     )
 
 
 def _ways_out(plan: Forecast) -> list[str]:
-    ways = []
-    single = _at(plan, itemsize=4)
-    for other, text in ((plan, ""), (single, 'dtype="float32"')):
-        if other is single and plan.case.itemsize == 4:
-            continue
-        if other.fits and text:
-            ways.append(f"{text} ({in_words(other.needed)})")
-        elif rank := _rank_that_fits(other):
-            smaller = in_words(_at(other, rank=rank).needed)
-            ways.append(f"{f'{text} with ' if text else ''}max_rank={rank} ({smaller})")
-    ways.append(f"a machine with {in_words(plan.needed)} free")
-    ways.append(f'if more is free than was found, {VARIABLE}="{math.ceil(plan.needed / 2**30)}GiB"')
-    return ways
+    ways, single = [], _at(plan, itemsize=4)
+    if rank := _rank_that_fits(plan):
+        ways.append(f"max_rank={rank} ({in_words(_at(plan, rank=rank).needed)})")
+    if plan.case.itemsize > 4 and plan.case.kind != "dense":
+        rank = plan.case.rank if single.fits else _rank_that_fits(single)
+        also = "" if single.fits else f" with max_rank={rank}"
+        ways += [f'dtype="float32"{also} ({in_words(_at(single, rank=rank).needed)})'] * (rank > 0)
+    return [
+        *ways,
+        f"a machine with {in_words(plan.needed)} free",
+        f'{VARIABLE}="{math.ceil(plan.needed / 2**30)}GiB" if more is free than was found',
+    ]
 
 
 def _rank_that_fits(plan: Forecast) -> int:
     """The largest rank below the one assumed that fits; 0 if none does."""
-    low, high = 0, plan.rank
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _at(plan, rank=middle).fits else (low, middle)
-    return low
+    return bisect_left(range(1, plan.case.rank), True, key=lambda rank: not _at(plan, rank=rank).fits)
 
 
-def _at(plan: Forecast, **sizes: Any) -> Forecast:
-    """The memory of another rank or precision."""
-    case = replace(plan.case, **sizes)
+def _at(plan: Forecast, **sizes: int) -> Forecast:
+    """The memory at another rank or precision."""
+    case = replace(plan.case, **sizes)  # type: ignore[arg-type]
     return replace(plan, case=case, parts=case.memory())
-
-
-_told: set[Case] = set()
 
 
 def announce(plan: Forecast) -> None:
     """Log a forecast: as a warning, once, if an iteration is long or memory may not suffice; else as information."""
     serious = not plan.fits or (plan.seconds or 0.0) > LONG
-    level = logging.WARNING if serious and plan.case not in _told else logging.INFO
+    logger.log(logging.WARNING if serious and plan.case not in _told else logging.INFO, "%s", plan)
     _told.update([plan.case] if serious else [])
-    logger.log(level, "%s", plan)
 
 
-def look_ahead(problem: Problem, solver: Solver[Any], **how: Any) -> Forecast:
-    """What `solve` does first: forecast, refuse what cannot fit, tell what to expect.
+def look_ahead(problem: Problem, solver: Solver[Any] | str, **how: Any) -> Forecast:
+    """What `solve` does first: forecast, refuse what cannot fit, tell what to expect; options as of `forecast`.
 
-    Nothing is timed where nobody would be told: below warnings if these are not
-    logged, and where an iteration is surely short.
+    Nothing is timed where nobody would be told, as an iteration is surely short.
     """
     plan = forecast(problem, solver, timed=False, **how)
     check_memory(plan)
-    if logger.isEnabledFor(logging.INFO) or sum(plan.flops.values()) > LONG * 2e8:
+    if logger.isEnabledFor(logging.INFO) or sum(plan.work.flops.values()) > LONG * 1e9:
         plan = forecast(problem, solver, **how)
     announce(plan)
     return plan

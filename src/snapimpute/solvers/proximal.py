@@ -37,6 +37,10 @@ ROUNDING = 0.25
 """Share of the error allowed to a prox that tiles of lower precision may use up."""
 
 
+BELOW_NOISE = 0.2
+"""The partial SVD of a gradient that is known on a sample only need not be more exact than this part of its noise."""
+
+
 class Point(NamedTuple):
     """A matrix and its entries on Ω."""
 
@@ -157,13 +161,14 @@ class Proximal(Solver[P], Generic[P]):
         scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
         tol = max(finer * self.accuracy * scale, (1e-12 if problem.dtype == np.float64 else 1e-6) * size)
         need = Need(ROUNDING * tol, above, state.x.U, state.subspace)
+        operator = problem.gradient_step(*y, step, gamma=gamma, need=need)
         svd = partial_svd(
-            problem.gradient_step(*y, step, gamma=gamma, need=need),
+            operator,
             state.x.rank,
             above=above,
             at_least=spectral.untouched,
             warm_start=state.subspace,
-            tol=tol,
+            tol=max(tol, BELOW_NOISE * problem.noise),
             max_rank=min(most, default=None),
             max_passes=self.max_passes if finer == 1 else 60,
             rng=context.rng(state.iteration),
