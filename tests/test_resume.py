@@ -116,7 +116,7 @@ problem = si.Problem(
 
 def tell(info):
     print(info.iteration, flush=True)
-    time.sleep(0.02)
+    time.sleep(0.02 if info.iteration < 5 else 0.1)
 
 si.solve(problem, "apg", tol=0, checkpoint=Checkpoint(path, every_seconds=0), callback=tell, **options)
 """
@@ -161,7 +161,7 @@ def test_killed_run_goes_on_to_the_same_bits(way, killed, steps):
     most = told + 6
     resumed = run(checkpoint=path, max_iter=most, **WAYS[way])
     taken = steps.count
-    assert 6 <= taken <= 8  # what was told of is in the file, and perhaps one more
+    assert taken in (5, 6)  # what was told of is in the file, and perhaps one more
     whole = run(max_iter=most, **WAYS[way])
     assert steps.count == taken + most
     assert_same(resumed, whole)

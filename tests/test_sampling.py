@@ -146,7 +146,7 @@ def test_norm_of_the_noise():
         for k in range(8):
             sampled = drawn(problem, k)
             norms.append(np.linalg.norm(sampled.gradient_step(*y, 1.0, need=LOOSE).to_dense() - exact, 2))
-        stated = sampled.sampler.noise * LOOSE.threshold / DAMPING  # nothing was averaged
+        stated = sampled.sampler.columns()["noise"] * LOOSE.threshold / DAMPING  # nothing was averaged
         assert 1 / 3 <= np.mean(norms) / stated <= 3
 
 
@@ -252,8 +252,10 @@ def test_size_of_a_sample(m, n, density, remainder, threshold):
     sample = sampler.sample_for((m, n), observed, remainder, threshold)
     assert sample.fraction == sampler.fraction >= 1
     assert sample.fraction == 1 or sample.fraction * observed <= m * n
-    assert sampler.noise <= NOISE * (1 + 1e-9)
-    assert sampler.columns() == {"share": 1 / sample.fraction, "noise": sampler.noise, "doubt": 0.0}
+    columns = sampler.columns()
+    assert set(columns) == {"share", "noise", "doubt"}
+    assert columns["share"] == 1 / sample.fraction
+    assert columns["noise"] <= NOISE * (1 + 1e-9)
     for larger in (2.0, 10.0):
         assert Sampler(0).sample_for((m, n), observed, larger * remainder, threshold).fraction <= sample.fraction * 2
         if threshold:
@@ -272,7 +274,7 @@ def test_size_of_a_sample_in_numbers():
     sampler = Sampler(0)
     fraction = sampler.sample_for(shape, observed, 0.02, 20.0).fraction
     size = 0.02 * (math.sqrt(1000) + math.sqrt(800)) * DAMPING
-    assert_allclose(sampler.noise, size * math.sqrt(fraction - 1) / 20.0)
+    assert_allclose(sampler.columns()["noise"], size * math.sqrt(fraction - 1) / 20.0)
     assert size * math.sqrt(2 * fraction) / 20.0 > NOISE or fraction == 20
 
 
@@ -405,6 +407,16 @@ def test_sampled_run_is_as_good(solver, data, problem, reference):
     assert problem.objective(result.x) <= 1.01 * reference.objective
     assert abs(nmse(data, result) / nmse(data, reference) - 1) <= 0.02
     assert abs(result.objective / problem.objective(result.x) - 1) < 1e-3
+
+
+def test_run_that_settles(data, problem, reference):
+    """A run that has come down to its noise says so and ends, near the optimum; with tol = 0 it would go on."""
+    result = si.solve(problem, SoftImpute(), tol=1e-8, max_iter=300, alphabet_term="sampled")
+    assert result.status.code == "converged"
+    assert "noise of the sample" in result.status.message
+    assert result.n_iter < 150
+    assert problem.objective(result.x) <= 1.01 * reference.objective
+    assert abs(nmse(data, result) / nmse(data, reference) - 1) <= 0.02
 
 
 def test_history_tells_of_the_sample(problem, reference):

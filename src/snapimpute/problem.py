@@ -200,6 +200,10 @@ class Problem:
         """Further columns of the history."""
         return {} if self.sampler is None else self.sampler.columns()
 
+    def settled(self, change: float) -> bool:
+        """Whether the relative change of iterates is but the noise of a sampled term by now."""
+        return self.sampler is not None and self.sampler.settled(change)
+
     @property
     def noise(self) -> float:
         """Norm of the noise in the last gradient; 0 unless the discrete term is sampled."""

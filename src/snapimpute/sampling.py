@@ -15,9 +15,10 @@ e has a norm of about e(√m + √n), and drawing one cell of W multiplies e by
 the threshold that singular values have to pass; as the threshold or the
 remainder changes, so does W.
 
-A guard. The objective is estimated too (all but the small remainder of it
-exactly). If it rises beyond doubt, the sample is enlarged for good, at last to
-all cells, which is the exact method.
+A guard. The sample grows for good, at last to all cells, which is the exact
+method, where iterates change by more than `SMALL` and do not settle, as
+momentum may enlarge the noise, and where the objective rises beyond doubt (it
+is estimated too, all but its own small remainder exactly).
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ SURE = 4.0
 
 RISE, ALARMS = 0.01, 3
 """The guard acts when the objective was that much above its least, beyond doubt, so many times in a row."""
+
+STILL, QUIET = 0.98, 15
+"""The change of an iterate has stopped falling when it stayed above that part of its least for so many iterations."""
+
+SMALL = 1e-3
+"""A relative change that is not worth a larger sample."""
 
 GROWTH = 4
 """How many times larger the sample then gets."""
@@ -94,6 +101,8 @@ class Sampler:
     """Standard error of the last estimate of the objective."""
     lowest: float = math.inf
     risen: int = 0
+    least: float = math.inf
+    quiet: int = 0
     drawn: dict[int, Drawn] = field(default_factory=dict)
 
     def begin(self, iteration: int) -> None:
@@ -107,8 +116,29 @@ class Sampler:
             return
         self.risen += 1
         if self.risen >= ALARMS and self.fraction > 1:
-            self.most, self.lowest, self.risen = max(self.fraction // GROWTH, 1), objective, 0
+            self._grow()
             self.drawn.clear()
+
+    def settled(self, change: float) -> bool:
+        """Look at the relative change of an iterate; whether noise is all that is left of it, and is small.
+
+        A change that has stopped falling is noise, which momentum enlarges. Where
+        it is not small, the sample grows.
+        """
+        if change < STILL * self.least:
+            self.least, self.quiet = change, 0
+            return False
+        self.quiet += 1
+        if self.quiet < QUIET or self.fraction == 1:
+            return False
+        if change <= SMALL:
+            return True
+        self._grow()
+        return False
+
+    def _grow(self) -> None:
+        self.most = max(self.fraction // GROWTH, 1)
+        self.lowest, self.least, self.risen, self.quiet = math.inf, math.inf, 0, 0
 
     @property
     def slack(self) -> float:
@@ -139,7 +169,7 @@ class Sampler:
         """All of it as plain values and arrays, for a checkpoint."""
         plain = {
             name: getattr(self, name)
-            for name in ("fraction", "most", "noise", "threshold", "doubt", "lowest", "risen")
+            for name in ("fraction", "most", "noise", "threshold", "doubt", "lowest", "risen", "least", "quiet")
         }
         parts = [
             {

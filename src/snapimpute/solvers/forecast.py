@@ -134,7 +134,7 @@ class Case:
         (m, n), size, observed = self.shape, self.itemsize, self.observed
         data = (16 + self.given + size * (size != self.given)) * observed + 8 * self.lanes
         if self.kind == "steps":  # where the correction on Ω is made, or in a partial SVD
-            gradient: Parts = {"entries on Ω": self._entries(3 + self.discrete), "factors": self._factors()}
+            gradient: Parts = {"entries on Ω": self._entries(4), "factors": self._factors()}
             moments = [gradient, self._svd(warm=True), *[self._svd(warm=False)] * self.habit.searches]
         else:
             moments = [{"entries on Ω": 3 * size * observed, "factors": 2 * size * self.lanes * self.rank}]
@@ -468,11 +468,8 @@ def _ways_out(plan: Forecast) -> list[str]:
         rank = plan.case.rank if single.fits else _rank_that_fits(single)
         also = "" if single.fits else f" with max_rank={rank}"
         ways += [f'dtype="float32"{also} ({in_words(_at(single, rank=rank).needed)})'] * (rank > 0)
-    return [
-        *ways,
-        f"a machine with {in_words(plan.needed)} free",
-        f'{VARIABLE}="{math.ceil(plan.needed / 2**30)}GiB" if more is free than was found',
-    ]
+    override = f'{VARIABLE}="{math.ceil(plan.needed / 2**30)}GiB" if more is free than was found'
+    return [*ways, f"a machine with {in_words(plan.needed)} free", override]
 
 
 def _rank_that_fits(plan: Forecast) -> int:

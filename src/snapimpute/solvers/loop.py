@@ -62,7 +62,8 @@ def solve(
     max_iter : int
         Iterations at most.
     tol : float
-        Stop when ‖X⁺ − X‖_F ≤ tol·‖X⁺‖_F; 0 never stops early. Solvers with an
+        Stop when ‖X⁺ − X‖_F ≤ tol·‖X⁺‖_F; 0 never stops early. With a sampled
+        term also when X changes no more than the sample's noise makes it. Solvers with an
         equality constraint compare the relative residual on Ω with it instead.
     max_rank : int, optional
         Keep at most that many singular triplets in every step. The problem
@@ -164,7 +165,8 @@ class _Run:
                 if state is not resumed:  # what was saved has taken its step and was not yet recorded
                     state = self._stepped(state)
                 resumed = None
-                done = state.final or (tol > 0 and state.measure <= tol)
+                settled = not state.pending and self.problem.settled(state.relative_change)
+                done = state.final or (tol > 0 and (state.measure <= tol or settled))
                 last = done or state.iteration >= max_iter
                 if last:
                     state = self._timed(self.solver.finish, state)
@@ -284,6 +286,11 @@ class _Run:
             return Status("converged", "Solved in one go: this method does not iterate here.")
         if done:
             message = f"Converged: the {what} fell to {state.measure:.1e} in {iteration} iterations."
+            if state.measure > tol:
+                message = (
+                    f"Settled to the noise of the sample in {iteration} iterations, at a {what} of {state.measure:.1e}, "
+                    f'above tol={tol:g}; alphabet_term="tiled", started from here, would go further.'
+                )
             return Status("converged", message)
         if stop:
             return Status("stopped", f"Stopped by the callback after {iteration} iterations.")
