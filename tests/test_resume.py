@@ -453,3 +453,11 @@ def test_a_clock_goes_on(tmp_path):
     resumed = run(checkpoint=tmp_path / "run")
     assert resumed.history["seconds"][:5].tolist() == broken.history["seconds"][:5].tolist()
     assert (np.diff(resumed.history["seconds"]) > 0).all()
+
+
+def test_long_sampled_run(tmp_path):
+    """The same long after a sampled run has settled to its noise, and the sample has grown for it."""
+    way = WAYS["sampled"] | {"max_iter": 70}
+    for at in (20, 41, 60):
+        run(checkpoint=tmp_path / "run", callback=interrupt(at), **way)
+    assert_same(run(checkpoint=tmp_path / "run", **way), run(**way))

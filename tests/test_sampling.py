@@ -359,7 +359,8 @@ def test_guard_stops_a_run_that_drifts_off(monkeypatch):
     assert (np.diff(share) >= 0).all()
     assert share[-1] >= GROWTH * share[0]
     assert problem.objective(guarded.x) <= 1.02 * exact
-    monkeypatch.setattr(Sampler, "watch", lambda self, objective: None)
+    for name in ("watch", "settled"):  # without all that enlarges a sample
+        monkeypatch.setattr(Sampler, name, lambda self, *arguments: False, raising=False)
     alone = si.solve(problem, APG(), max_iter=40, tol=0, alphabet_term="sampled")
     assert problem.objective(alone.x) > 1.03 * exact
 

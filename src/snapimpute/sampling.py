@@ -24,7 +24,7 @@ is estimated too, all but its own small remainder exactly).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -89,8 +89,8 @@ class Sampler:
 
     seed: int
     iteration: int = 0
-    fraction: int = 1
-    """One of so many cells was drawn last; 1 is all cells."""
+    fractions: dict[int, int] = field(default_factory=dict)
+    """One of so many cells was drawn last, for each part of the columns; 1 is all cells."""
     most: int | None = None
     """No larger fraction than that, after the guard has acted."""
     noise: float = 0.0
@@ -141,6 +141,11 @@ class Sampler:
         self.lowest, self.least, self.risen, self.quiet = math.inf, math.inf, 0, 0
 
     @property
+    def fraction(self) -> int:
+        """One of so many cells was drawn last, where fewest were drawn."""
+        return max(self.fractions.values(), default=1)
+
+    @property
     def slack(self) -> float:
         """What two estimates of one objective may differ by."""
         return SURE * math.sqrt(2) * self.doubt
@@ -150,26 +155,30 @@ class Sampler:
         relative = self.noise / self.threshold if self.threshold > 0 else 0.0
         return {"share": 1 / self.fraction, "noise": relative, "doubt": self.doubt}
 
-    def sample_for(self, shape: tuple[int, int], observed: int, remainder: float, threshold: float) -> Sample:
-        """The sample that keeps the noise low enough, of at least as many cells as were observed.
+    def sample_for(self, i: int, shape: tuple[int, int], observed: int, remainder: float, threshold: float) -> Sample:
+        """The sample of a part that keeps the noise low enough, of at least as many cells as were observed.
 
-        ``remainder`` is the root mean square of what is to be estimated.
+        ``remainder`` is the root mean square of what is to be estimated. Without
+        a threshold it is a sample like the last one.
         """
         m, n = shape
-        size = remainder * (math.sqrt(m) + math.sqrt(n)) * DAMPING
+        seed = (self.seed, self.iteration, i)
         most = max(m * n // max(observed, 1), 1)
-        if size > 0 and threshold > 0:
+        if threshold <= 0:
+            return Sample.of(shape, min(self.fractions.get(i, most), self.most or most), seed)
+        size = remainder * (math.sqrt(m) + math.sqrt(n)) * DAMPING
+        if size > 0:
             most = min(most, 1 + int(min((NOISE * threshold / size) ** 2, float(most))))
-        sample = Sample.of(shape, min(most, self.most or most))
-        self.fraction = sample.fraction
-        self.noise, self.threshold = size * math.sqrt(self.fraction - 1), threshold
+        sample = Sample.of(shape, min(most, self.most or most), seed)
+        self.fractions[i] = sample.fraction
+        self.noise, self.threshold = size * math.sqrt(sample.fraction - 1), threshold
         return sample
 
     def memory(self) -> dict[str, Any]:
         """All of it as plain values and arrays, for a checkpoint."""
         plain = {
             name: getattr(self, name)
-            for name in ("fraction", "most", "noise", "threshold", "doubt", "lowest", "risen", "least", "quiet")
+            for name in ("most", "noise", "threshold", "doubt", "lowest", "risen", "least", "quiet")
         }
         parts = [
             {
@@ -184,13 +193,15 @@ class Sampler:
             }
             for i, d in self.drawn.items()
         ]
-        return plain | {"drawn": parts}
+        fractions = [[i, fraction] for i, fraction in self.fractions.items()]
+        return plain | {"fractions": fractions, "drawn": parts}
 
     def remember(self, memory: dict[str, Any]) -> None:
         """Take up what `memory` gave."""
         for name, value in memory.items():
-            if name != "drawn":
+            if name not in ("drawn", "fractions"):
                 setattr(self, name, value)
+        self.fractions = {i: fraction for i, fraction in memory["fractions"]}
         self.drawn = {
             d["part"]: Drawn(
                 d["iteration"],
@@ -221,27 +232,33 @@ class SampledTerm(DiscreteTerm):
         cost, line = penalty.compiled_envelope(step), penalty.line(step)
         # The envelope has the derivative x − prox(x), so that its quadratic part is that of the line.
         bend, shift = 0.5 * (1 - line.slope), line.shift
+        least = 0.0
 
         def rest(cells: Array) -> None:
-            curve = (bend * cells - shift) * cells
+            curve = (bend * cells - shift) * cells + least
             cost(cells)
             cells -= curve
 
-        sample = Sample.of(x.shape, self.sampler.fraction, (self.sampler.seed, self.sampler.iteration, i, 1))
+        vertex = np.array([shift / (2 * bend) if bend > 0 else 0.0])
+        rest(vertex)
+        least = float(vertex[0])  # what is left varies about 0: it is the variation that a sample estimates badly
+        fraction = self.sampler.fractions.get(i, 1)
+        sample = Sample.of(x.shape, fraction, (self.sampler.seed, self.sampler.iteration, i, 1))
         estimate, error = sampled_sum(x, rest, sample if sample.fraction > 1 else None)
         self.sampler.doubt = math.hypot(self.sampler.doubt, error / step)
         cost(seen)
         cells = moments(x)
-        return bend * cells.squares - shift * cells.total + estimate - float(seen.sum(dtype=np.float64))
+        smooth = bend * cells.squares - shift * cells.total + least * cells.count
+        return smooth + estimate - float(seen.sum(dtype=np.float64))
 
     def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
         sampler, observed = self.sampler, self.parts[i].observed
         count = len(self.observations) if observed is None else observed.size
-        chosen = sampler.sample_for(x.shape, count, size, need.threshold)
-        if chosen.fraction == 1:
+        sample = sampler.sample_for(i, x.shape, count, size, need.threshold)
+        if sample.fraction == 1:
+            sampler.drawn.pop(i, None)
             return super()._remainder(i, x, rest, size, step, need)
         past = self._past(i, rest, step, need)
-        sample = replace(chosen, seed=(sampler.seed, sampler.iteration, i))
         drawn = Drawn(sampler.iteration, step, x, sample, past)
         if need.right is not None:
             sampler.drawn[i] = drawn

@@ -72,7 +72,8 @@ class Sample:
         """Draw about one of ``fraction`` cells: by windows as long as tiles are large enough and bands many."""
         m, n = shape
         windows = min(max(fraction, 1), max(min(m // (LEAST_ROWS * BANDS_PER_WINDOW), n // LEAST_COLS), 1))
-        return cls(windows, max(fraction // windows, 1), seed)
+        bands = len(cls(windows, 1, ())._bands(shape))
+        return cls(windows, max(min(fraction // windows, bands // 2), 1), seed)
 
     @property
     def fraction(self) -> int:
@@ -83,12 +84,12 @@ class Sample:
         """Draw from a matrix of the given shape."""
         rng = np.random.default_rng(self.seed)
         order = rng.permutation(shape[1])
-        bands = self._bands(shape)
+        bands, windows = self._bands(shape), min(self.windows, shape[1])
         chosen = np.sort(rng.permutation(len(bands))[: -(-len(bands) // self.groups)])
-        borders = np.linspace(0, shape[1], self.windows + 1).astype(np.intp)
-        which = rng.permutation(np.arange(chosen.size) + rng.integers(self.windows)) % self.windows
-        windows = [(int(borders[w]), int(borders[w + 1])) for w in which]
-        return Draw(order, [bands[b] for b in chosen], windows, len(bands) / chosen.size)
+        borders = np.linspace(0, shape[1], windows + 1).astype(np.intp)
+        which = rng.permutation(np.arange(chosen.size) + rng.integers(windows)) % windows
+        parts = [(int(borders[w]), int(borders[w + 1])) for w in which]
+        return Draw(order, [bands[b] for b in chosen], parts, len(bands) / chosen.size)
 
     def _bands(self, shape: tuple[int, int]) -> list[Part]:
         m, n = shape
@@ -170,9 +171,10 @@ class MappedLowRank(MatrixOperator):
             for band in range(start, stop):
                 for tile, rows, cols in self._mapped(band):
                     out[rows] += tile @ block[cols]
+                tiles.count(band, out)
 
         self._run(work, cut(len(tiles.bands), 1), B.shape[1])
-        return self._counted(out, B.dtype)
+        return out.astype(B.dtype, copy=False)
 
     def rmatmat(self, C: Array) -> Array:
         """f(X)ᵀ·C, column band by column band, so that no two threads write one cell."""
@@ -183,7 +185,7 @@ class MappedLowRank(MatrixOperator):
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
         """(f(X)·B, f(X)ᵀ·C) in one pass over the tiles."""
         tiles = self._tiles
-        block, other = tiles.columns_of(B), np.ascontiguousarray(C, self.tile_dtype)
+        block, other = tiles.columns_of(B), tiles.counted(C)
         forward = np.zeros((self.shape[0], B.shape[1]), self.tile_dtype)
 
         def work(start: int, stop: int) -> Array:
@@ -192,12 +194,13 @@ class MappedLowRank(MatrixOperator):
                 for tile, rows, cols in self._mapped(band):
                     forward[rows] += tile @ block[cols]
                     backward[cols] += tile.T @ other[rows]
+                tiles.count(band, forward)
             return backward
 
         groups = cut(len(tiles.bands), -(-len(tiles.bands) // GROUPS))
         parts = self._run(work, groups, B.shape[1] + C.shape[1])
         backward = tiles.in_order(sum(parts[1:], start=parts[0]))
-        return self._counted(forward, B.dtype), self._counted(backward, C.dtype)
+        return forward.astype(B.dtype, copy=False), backward.astype(C.dtype, copy=False)
 
     def _mapped(self, band: int) -> Iterator[tuple[Array, slice, slice]]:
         for tile, rows, cols in self._tiles.of_band(band):
@@ -208,12 +211,6 @@ class MappedLowRank(MatrixOperator):
         with single_threaded_blas():
             return run_parts(work, parts, self._tiles.operations(columns))
 
-    def _counted(self, product: Array, dtype: DTypeLike) -> Array:
-        """What was drawn counts as often as it stands for."""
-        if self.sample is not None:
-            product *= self.sample.windows * self._tiles.band_weight
-        return product.astype(dtype, copy=False)
-
 
 def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
     """Σ f(X_ij) over all cells of a low-rank matrix."""
@@ -223,27 +220,34 @@ def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
 def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
     """Σ f(X_ij) over all cells of a low-rank matrix as a sample knows it, and its standard error."""
     tiles = _Tiles(factors, factors.dtype, sample)
-    windows, weight = 1 if sample is None else sample.windows, tiles.band_weight
+    weight = tiles.band_weight
 
-    def work(start: int, stop: int) -> tuple[float, float]:
-        total = spread = 0.0
-        for tile, _, _ in (found for band in range(start, stop) for found in tiles.of_band(band)):
+    def work(band: int, _: int) -> tuple[float, float]:
+        first, last = tiles.windows[band]
+        share = (last - first) / factors.shape[1]
+        if share == 1:
+            return math.fsum(float(tile.sum(dtype=np.float64)) for tile in mapped(band)), 0.0
+        # The columns are what was drawn.
+        sums = np.concatenate([tile.sum(axis=0, dtype=np.float64) for tile in mapped(band)])
+        return float(sums.sum()) / share, _spread(sums) * (1 - share) / share**2
+
+    def mapped(band: int) -> Iterator[Array]:
+        for tile, _, _ in tiles.of_band(band):
             cell_map(tile.reshape(-1))
-            if windows == 1:
-                total += float(tile.sum(dtype=np.float64))
-            else:  # the columns are what was drawn
-                sums = tile.sum(axis=0, dtype=np.float64)
-                total += float(sums.sum())
-                spread += sums.size * float(sums.var(ddof=1)) if sums.size > 1 else math.inf
-        return windows * total, windows * (windows - 1) * spread
+            yield tile
 
     with single_threaded_blas():
         parts = run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0))
     totals = np.array([total for total, _ in parts])
     variance = weight**2 * math.fsum(spread for _, spread in parts)
     if weight > 1:  # the bands were drawn too
-        variance += weight * (weight - 1) * (totals.size * float(totals.var(ddof=1)) if totals.size > 1 else math.inf)
+        variance += weight * (weight - 1) * _spread(totals)
     return weight * math.fsum(totals), math.sqrt(variance)
+
+
+def _spread(values: Array) -> float:
+    """Variance of a sum of as many independent values; of a single one, about 0."""
+    return values.size * float(values.var(ddof=1)) if values.size > 1 else float(values @ values)
 
 
 class _Tiles:
@@ -274,6 +278,25 @@ class _Tiles:
         back = np.empty_like(out)
         back[self.order] = out
         return back
+
+    def weight(self, band: int) -> float:
+        """How many cells one that was drawn in a band stands for."""
+        first, last = self.windows[band]
+        return self.band_weight * self.shape[1] / (last - first)
+
+    def count(self, band: int, out: Array) -> None:
+        """Count the rows of a band as often as what was drawn there stands for."""
+        if self.order is not None:
+            out[slice(*self.bands[band])] *= self.left.dtype.type(self.weight(band))
+
+    def counted(self, C: Array) -> Array:
+        """A block of m rows in the precision of the tiles, counted likewise."""
+        if self.order is None:
+            return np.ascontiguousarray(C, self.left.dtype)
+        out = C.astype(self.left.dtype)
+        for band in range(len(self.bands)):
+            self.count(band, out)
+        return out
 
     def operations(self, columns: int) -> float:
         """Of making every tile, mapping it, and multiplying it by a block of so many columns."""

@@ -119,6 +119,8 @@ class Solver(ABC, Generic[S]):
     """Whether another fit than least squares is treated."""
     samples: ClassVar[bool] = False
     """Whether the discrete term may be estimated on a sample."""
+    single: ClassVar[bool] = False
+    """Whether it computes in float32 if asked to."""
     uses_lam: ClassVar[bool] = True
     """Whether the λ of the spectral penalty enters."""
     if_it_diverges: ClassVar[str] = "Check the scale of the data, lower xi, or use a solver with a safeguard."

@@ -7,6 +7,7 @@ column "lam" shows λ, and the objective is always that of the final one.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -283,7 +284,8 @@ class APGL(Continued):
         # But for plain least squares the curvature is a difference of sums: what rounding may hide counts against it.
         sums = problem.is_discrete or not isinstance(problem.loss, Squares)
         rounding = 50 * float(np.finfo(problem.dtype).eps)
-        doubt = rounding * float(np.sum(problem.targets**2, dtype=np.float64)) + problem.slack if sums else 0.0
+        doubt = rounding * float(np.sum(problem.targets**2, dtype=np.float64)) if sums else 0.0
+        doubt += problem.slack + problem.noise * math.sqrt(move.to.x.rank) * move.length
         return problem.curvature(*move.to, *y) + doubt <= 0.5 * lipschitz * move.length**2
 
     def columns(self, state: MomentumState) -> dict[str, float]:

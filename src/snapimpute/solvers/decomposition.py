@@ -74,6 +74,7 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     name: ClassVar[str] = "penalty-decomposition"
     objective_name: ClassVar[ObjectiveName] = "P"
     samples: ClassVar[bool] = False
+    single: ClassVar[bool] = False
     measures: ClassVar[str] = "relative change over γ"
     card: ClassVar[Card] = Card(
         title="Penalty decomposition",

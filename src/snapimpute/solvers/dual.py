@@ -69,6 +69,7 @@ class SVT(Solver[DualState]):
 
     tau: float | None = None
     delta: float | None = None
+    single: ClassVar[bool] = True
     name: ClassVar[str] = "svt"
     objective_name: ClassVar[ObjectiveName] = "C"
     measures: ClassVar[str] = "relative residual on Ω"

@@ -19,7 +19,7 @@ from snapimpute.sampling import Sampler
 from snapimpute.solvers.base import Context, Solver, State
 from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
 from snapimpute.solvers.parameters import check_count
-from snapimpute.solvers.registry import check_sampled, pick
+from snapimpute.solvers.registry import check_precision, check_sampled, pick
 from snapimpute.solvers.result import History, Info, Result, Status
 
 AlphabetTerm = Literal["tiled", "sampled", "auto"]
@@ -112,6 +112,8 @@ def solve(
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
     picked = pick(problem, solver, warm=start.rank > 0)
+    if dtype != "float64":
+        check_precision(picked.solver)
     if alphabet_term == "auto":
         m, n = problem.shape
         alphabet_term = "sampled" if m * n > SAMPLED_CELLS and picked.solver.samples else "tiled"
@@ -201,7 +203,7 @@ class _Run:
         saved = None if self.keeper is None else self.keeper.load()
         if saved is None:
             return None
-        self.history.rows = saved.rows
+        self.history.rows = list(saved.rows)
         self.seconds, self.best, self.row = saved.seconds, saved.best, saved.row
         self.answer, self.extras = saved.answer, saved.extras
         if self.problem.sampler is not None:
@@ -222,7 +224,7 @@ class _Run:
             return
         try:
             self.keeper.save(replace(self.unsaved, done=done))
-        except OSError as err:  # the run is worth more than its checkpoint
+        except (OSError, TypeError, ValueError) as err:  # the run is worth more than its checkpoint
             warnings.warn(f"the checkpoint {self.keeper.path} could not be written: {err}", stacklevel=4)
 
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -288,8 +290,8 @@ class _Run:
             message = f"Converged: the {what} fell to {state.measure:.1e} in {iteration} iterations."
             if state.measure > tol:
                 message = (
-                    f"Settled to the noise of the sample in {iteration} iterations, at a {what} of {state.measure:.1e}, "
-                    f'above tol={tol:g}; alphabet_term="tiled", started from here, would go further.'
+                    f"Settled to the noise of the sample in {iteration} iterations: the {what} stays at "
+                    f'{state.measure:.1e}, above tol={tol:g}; alphabet_term="tiled", started from here, goes further.'
                 )
             return Status("converged", message)
         if stop:

@@ -132,6 +132,7 @@ class Proximal(Solver[P], Generic[P]):
     objective_name: ClassVar[ObjectiveName] = "E"
     any_loss: ClassVar[bool] = True
     samples: ClassVar[bool] = True
+    single: ClassVar[bool] = True
     max_passes: ClassVar[int] = 60
     accuracy: float
 
@@ -160,7 +161,9 @@ class Proximal(Solver[P], Generic[P]):
         # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
         scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
         tol = max(finer * self.accuracy * scale, (1e-12 if problem.dtype == np.float64 else 1e-6) * size)
-        need = Need(ROUNDING * tol, above, state.x.U, state.subspace)
+        right = state.x.V if state.subspace is None and state.x.rank else state.subspace
+        share = step / gamma  # of the prox in the step: its noise and its error count as much
+        need = Need(ROUNDING * tol / share, above / share, state.x.U, right)
         operator = problem.gradient_step(*y, step, gamma=gamma, need=need)
         svd = partial_svd(
             operator,
@@ -168,7 +171,7 @@ class Proximal(Solver[P], Generic[P]):
             above=above,
             at_least=spectral.untouched,
             warm_start=state.subspace,
-            tol=max(tol, BELOW_NOISE * problem.noise),
+            tol=max(tol, BELOW_NOISE * share * problem.noise),
             max_rank=min(most, default=None),
             max_passes=self.max_passes if finer == 1 else 60,
             rng=context.rng(state.iteration),
@@ -181,7 +184,7 @@ class Proximal(Solver[P], Generic[P]):
         kept = svd.x.truncated(int((s > 0).sum()))
         x = replace(kept, s=s[: kept.rank])
         observed = problem.at_observed(x)
-        error = svd.residual + step / gamma * problem.tile_error(y.x, need)
+        error = svd.residual + share * problem.tile_error(y.x, need)
         return Move(Point(x, observed), x.distance(y.x), error, svd.subspace, step, spectral, problem.jumps)
 
 

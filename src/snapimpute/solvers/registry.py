@@ -85,6 +85,16 @@ def check_sampled(solver: Solver[Any]) -> None:
         )
 
 
+def check_precision(solver: Solver[Any]) -> None:
+    """Refuse a solver that computes in float64 whatever it is given."""
+    if not solver.single:
+        fits = ", ".join(name for name, kind in SOLVERS.items() if kind.single)
+        raise ValueError(
+            f'{type(solver).__name__} computes in float64: use dtype="float64", or a solver that can do with float32 '
+            f"({fits})"
+        )
+
+
 def _auto(problem: Problem, warm: bool) -> Pick:
     """By what was measured (docs/how-to-choose.md): convexity first, then whether the start is warm, and the size."""
     if problem.jumps and not warm:

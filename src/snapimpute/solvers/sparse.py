@@ -59,6 +59,7 @@ class LowRankSparse(Solver[SplitState]):
     tau: float | None = None
     delta: float = 0.0
     beta: float | None = None
+    single: ClassVar[bool] = True
     name: ClassVar[str] = "low-rank-sparse"
     objective_name: ClassVar[ObjectiveName] = "C"
     measures: ClassVar[str] = "relative change or residual"
