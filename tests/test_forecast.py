@@ -185,7 +185,7 @@ def test_what_is_held_already_is_not_needed_again(data):
 # ---------------------------------------------------------------- every solver
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_solver_has_a_forecast(name):
-    """A few lines of text, all parts positive; work only where iterations are passes."""
+    """A few lines of text, all parts positive; work only where iterations are passes over Ω."""
     small = observations((60, 40), 900)
     candidates = [
         Problem(small, Nuclear(1.0)),
@@ -197,6 +197,9 @@ def test_every_solver_has_a_forecast(name):
     assert plan.solver == name
     assert min(plan.parts.values()) > 0
     assert 1 <= len(str(plan).splitlines()) <= 3
+    kinds = dict.fromkeys(("davis-yin", "admm", "mm"), "dense")
+    kinds |= dict.fromkeys(("sdp", "altmin", "optspace", "sun-luo"), "other")
+    assert plan.case.kind == kinds.get(name, "steps")
     assert bool(plan.work.flops) == (plan.case.kind == "steps")
     assert plan.seconds is None
 
@@ -248,6 +251,10 @@ def test_the_ways_out_lead_out(rated, monkeypatch):
     single = int(re.search(r'dtype="float32" with max_rank=(\d+)', str(caught.value))[1])
     assert single > rank
     assert forecast(rated, "apg", max_rank=single, dtype="float32", timed=False).fits
+    with pytest.raises(MemoryError) as caught:
+        check_memory(forecast(rated, "als", max_rank=200, timed=False))
+    assert "max_rank=" in str(caught.value)
+    assert "float32" not in str(caught.value)  # ALS computes in float64
     enough = forecast(rated, "apg", max_rank=200, dtype="float32", timed=False)
     monkeypatch.setenv(VARIABLE, str(enough.needed))
     with pytest.raises(MemoryError, match=r'dtype="float32" \(\d+ MiB\)'):

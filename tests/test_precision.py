@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def problem_for(name: str, shape: tuple[int, int], discrete: bool, offsets: bool
     return Problem(observed(shape), spectral, penalty, biases(shape) if offsets else None)
 
 
-PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, proximal.Proximal)]
+IN_SINGLE = [name for name, kind in SOLVERS.items() if kind.single]
+PROXIMAL = [name for name in IN_SINGLE if issubclass(SOLVERS[name], proximal.Proximal)]
 KINDS = {
     "plain": {"discrete": False},
     "discrete": {"discrete": True},
@@ -161,7 +163,7 @@ def test_a_start_of_another_precision_is_converted(spy):
 
 # ---------------------------------------------------------------- what it costs in accuracy
 ACCURATE: list[Solver[Any]] = [
-    *(SOLVERS[name]() for name in PROXIMAL if name not in ("fancl", "fpca", "penalty-decomposition")),
+    *(SOLVERS[name]() for name in PROXIMAL if name not in ("fancl", "fpca")),
     FaNCL(nu=0.8),
 ]
 
@@ -178,19 +180,6 @@ def test_convex_problems_are_solved_as_well(solver, kind):
     exact = problem.objective(single.x.astype(np.float64))
     assert abs(exact / double.objective - 1) <= 1e-5  # not only what float32 says of itself
     assert double.x.distance(single.x.astype(np.float64)) <= 1e-3 * double.x.norm()
-
-
-@pytest.mark.xfail(strict=True, reason="its stages never settle in float32: 300 iterations for 170")
-def test_penalty_decomposition_converges_in_float32():
-    """Penalty decomposition converges in float32 where it does in float64, to the same objective."""
-    problem = problem_for("penalty-decomposition", (24, 18), discrete=True)
-    double, single = (
-        si.solve(problem, "penalty-decomposition", dtype=dtype, tol=1e-5, max_iter=300)
-        for dtype in ("float64", "float32")
-    )
-    assert abs(single.objective / double.objective - 1) <= 1e-5
-    assert double.status.converged
-    assert single.status.converged
 
 
 @pytest.mark.parametrize("solver", [APG(), SOLVERS["ais-impute"](), SOLVERS["niapg"]()], ids=lambda s: s.name)
@@ -231,38 +220,61 @@ def test_partial_svd_in_float32_ends():
 
 
 # ---------------------------------------------------------------- every solver
-SILENT = ("davis-yin", "admm", "mm", "als", "sdp", "altmin", "optspace", "sun-luo")
-"""Solvers that say float32 in their settings and compute in float64."""
+DOUBLE = ("davis-yin", "admm", "penalty-decomposition", "mm", "als", "sdp", "altmin", "optspace", "sun-luo")
+"""Solvers that compute in float64."""
 
 
-def every_solver() -> Iterator[Any]:
-    for name in SOLVERS:
-        marks = pytest.mark.xfail(strict=True, reason="takes float32 and returns float64") if name in SILENT else ()
-        yield pytest.param(name, marks=marks)
+def test_every_solver_is_one_or_the_other():
+    """The lists have every solver of the registry once; all proximal ones but one compute in float32."""
+    assert sorted((*IN_SINGLE, *DOUBLE)) == sorted(SOLVERS)
+    others = [name for name, kind in SOLVERS.items() if issubclass(kind, proximal.Proximal) and name not in PROXIMAL]
+    assert others == ["penalty-decomposition"]  # its stages do not settle in float32
 
 
-@pytest.mark.parametrize("name", list(every_solver()))
-def test_every_solver_runs_in_float32_or_refuses(name):
-    """Each solver of the registry returns float32 factors when asked, or says at once that it cannot."""
+@pytest.mark.parametrize("name", IN_SINGLE)
+def test_solver_runs_in_float32(name):
+    """A solver that says it computes in float32 returns float32 factors when asked."""
+    problem = problem_for(name, SMALL, discrete=SOLVERS[name].card.discrete)
+    result = si.solve(problem, name, dtype="float32", max_iter=5, tol=0)
+    assert dtypes(result.x) == {SINGLE_TYPE}
+    assert np.isfinite(result.objective)
+    assert result.settings["dtype"] == "float32"
+
+
+@pytest.mark.parametrize("name", DOUBLE)
+def test_solver_refuses_float32(name, monkeypatch):
+    """Any other says before any work, by name or as an object, that it cannot, and which ones can."""
+    kind = SOLVERS[name]
+    problem = problem_for(name, (8, 6), discrete=kind.card.discrete)
+
+    def never(*arguments: Any) -> None:
+        raise AssertionError("begun")
+
+    monkeypatch.setattr(kind, "init", never)
+    message = (
+        f'{kind.__name__} computes in float64: use dtype="float64", or a solver that can do with float32 '
+        f"({', '.join(IN_SINGLE)})"
+    )
+    for solver in (name, kind()):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            si.solve(problem, solver, dtype="float32", max_iter=5)
+
+
+@pytest.mark.parametrize("name", DOUBLE)
+def test_solver_in_float64_returns_float64(name):
+    """In float64 these solvers run, and give float64 factors."""
     if name == "sdp":
         pytest.importorskip("cvxpy")
     problem = problem_for(name, (8, 6) if name == "sdp" else SMALL, discrete=SOLVERS[name].card.discrete)
-    try:
-        result = si.solve(problem, name, dtype="float32", max_iter=5, tol=0)
-    except ValueError as err:
-        assert "float32" in str(err)  # noqa: PT017 - refusing is one of two right answers
-    else:
-        assert dtypes(result.x) == {SINGLE_TYPE}
-        assert np.isfinite(result.objective)
-        assert result.settings["dtype"] == "float32"
+    result = si.solve(problem, name, max_iter=5, tol=0)
+    assert dtypes(result.x) == {DOUBLE_TYPE}
+    assert np.isfinite(result.objective)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_every_solver_gives_nearly_the_same_in_float32(name):
-    """Whatever the precision of its arrays, a solver asked for float32 ends near where float64 ends."""
-    if name == "sdp":
-        pytest.importorskip("cvxpy")
-    problem = problem_for(name, (8, 6) if name == "sdp" else SMALL, discrete=SOLVERS[name].card.discrete)
+@pytest.mark.parametrize("name", IN_SINGLE)
+def test_float32_gives_nearly_the_same(name):
+    """A solver asked for float32 ends near where float64 ends."""
+    problem = problem_for(name, SMALL, discrete=SOLVERS[name].card.discrete)
     double, single = (si.solve(problem, name, dtype=d, max_iter=30, tol=0) for d in ("float64", "float32"))
     assert double.x.distance(single.x.astype(np.float64)) <= 1e-2 * double.x.norm()
     assert_allclose(single.objective, double.objective, rtol=1e-4)

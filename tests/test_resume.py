@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -210,12 +211,6 @@ def test_interrupted_again_and_again(tmp_path):
     assert_same(run(checkpoint=path, **way), run(**way))
 
 
-twice = pytest.mark.xfail(
-    strict=True, reason="_resumed shares the rows of `unsaved`: the row is saved, then made again"
-)
-
-
-@twice
 def test_interrupted_twice_in_an_iteration(tmp_path):
     """An iteration that is interrupted twice stands in the history once."""
     for _ in range(2):
@@ -223,7 +218,6 @@ def test_interrupted_twice_in_an_iteration(tmp_path):
     assert_same(run(checkpoint=tmp_path / "run"), run())
 
 
-@twice
 def test_finished_run_stays_as_it_is(tmp_path):
     """A finished run that is asked for again, and again, has the same history every time."""
     first, *again = (run(checkpoint=tmp_path / "run", max_iter=4) for _ in range(4))
@@ -370,6 +364,36 @@ def test_a_folder_that_is_none(tmp_path):
     assert_same(result, run())
     assert len(messages) == 1  # at the end only: it is not yet time before
     assert f"the checkpoint {path} could not be written" in messages[0]
+
+
+@pytest.mark.parametrize("why", ["column", "length"])
+def test_history_that_cannot_be_stored(why, tmp_path, monkeypatch):
+    """A callback's column that no checkpoint holds, or too long a history: a warning, and the result is returned."""
+    odd: Any = Fraction(1, 3) if why == "column" else 0.5
+    if why == "length":
+        monkeypatch.setattr(checkpoint, "MAX_TEXT", 10)
+    path = tmp_path / "run"
+    result, messages = written(lambda: run(checkpoint=path, callback=lambda info: {"odd": odd}))
+    assert_same(result, run(callback=lambda info: {"odd": odd}))
+    assert result.history["odd"].tolist() == [odd] * 14
+    assert len(messages) == 1
+    found = {"column": r"a checkpoint cannot hold a fractions\.Fraction", "length": "the history is too long"}[why]
+    assert re.search(rf"the checkpoint {re.escape(str(path))} could not be written: {found}", messages[0])
+    assert not path.exists()
+
+
+def test_column_that_can_be_stored_no_longer(tmp_path):
+    """The file written last stays good: a run goes on from where its history could still be stored."""
+
+    def record(info: Info) -> dict[str, Any]:
+        return {"odd": 0.5 if info.iteration < 4 else Fraction(1, 2)}
+
+    path = tmp_path / "run"
+    result, messages = written(lambda: run(checkpoint=Checkpoint(path, every_seconds=0), max_iter=8, callback=record))
+    assert result.n_iter == 8
+    assert len(messages) == 8 - 4 + 1  # from iteration 5 on, and at the end; a row is saved with the next step
+    plain = {"callback": lambda info: {"odd": 0.5}}
+    assert_same(run(checkpoint=path, **plain), run(**plain))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is read-only to the superuser")

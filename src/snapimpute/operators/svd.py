@@ -40,8 +40,9 @@ MAX_BLOCKS = 6
 MARGIN = 1.1
 """A random start goes on until it would have met any value that many times the threshold."""
 
-WHOLE_SHARE = 0.25
-"""From this share of the smaller side on, a basis is so large that the whole space is cheaper."""
+WHOLE_SHARE, BEGUN_SHARE = 0.2, 0.6
+"""From this share of the smaller side on, a basis is so large that the whole space is cheaper: before and after the
+first passes, which would be lost."""
 
 WHOLE_SIDE = 128
 """Up to this side the whole space is always cheaper."""
@@ -272,7 +273,8 @@ class _Search:
     def whole_is_cheaper(self, size: int) -> bool:
         """Whether a basis of that size costs more than the whole smaller side."""
         m, n = self.A.shape
-        return (size >= WHOLE_SHARE * self.side or self.side <= WHOLE_SIDE) and m * n <= WHOLE_CELLS
+        share = BEGUN_SHARE if self.passes else WHOLE_SHARE
+        return (size >= share * self.side or self.side <= WHOLE_SIDE) and m * n <= WHOLE_CELLS
 
     def whole_space(self) -> PartialSVD:
         """A basis of the whole smaller side needs no iteration: one product and a full SVD."""

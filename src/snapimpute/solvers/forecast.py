@@ -27,7 +27,7 @@ from snapimpute.problem import Problem
 from snapimpute.sampling import Sampler
 from snapimpute.solvers.base import Solver
 from snapimpute.solvers.proximal import Proximal
-from snapimpute.solvers.registry import pick
+from snapimpute.solvers.registry import SOLVERS, pick
 from snapimpute.solvers.splitting import DenseSolver
 
 LONG, WORTH_SAMPLING = 5.0, 10.0  # seconds of an iteration: for a warning, and for advice to sample its tiles
@@ -355,7 +355,7 @@ def _fraction(problem: Problem) -> int:
     some = observations.values[:: max(len(observations) // 10_000, 1)].astype(np.float64)
     (penalties[0][1].compiled_remainder(1.0) or np.abs)(some)
     size, threshold = float(np.sqrt(np.mean(some**2))), problem.spectral.threshold()
-    return Sampler(0).sample_for(problem.shape, len(observations), size, threshold).fraction
+    return Sampler(0).sample_for(0, problem.shape, len(observations), size, threshold).fraction
 
 
 def _timed(problem: Problem, solver: Solver[Any], plan: Forecast) -> Forecast:
@@ -464,7 +464,7 @@ def _ways_out(plan: Forecast) -> list[str]:
     ways, single = [], _at(plan, itemsize=4)
     if rank := _rank_that_fits(plan):
         ways.append(f"max_rank={rank} ({in_words(_at(plan, rank=rank).needed)})")
-    if plan.case.itemsize > 4 and plan.case.kind != "dense":
+    if plan.case.itemsize > 4 and plan.solver in SOLVERS and SOLVERS[plan.solver].single:
         rank = plan.case.rank if single.fits else _rank_that_fits(single)
         also = "" if single.fits else f" with max_rank={rank}"
         ways += [f'dtype="float32"{also} ({in_words(_at(single, rank=rank).needed)})'] * (rank > 0)
