@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from snapimpute.solvers import ADMM, ALS, APG, SOLVERS, AltMin, fitting
 from snapimpute.solvers.forecast import Case, Forecast, Habit, announce, check_memory, forecast, look_ahead
 
 MIB = 2**20
-MODULE = "snapimpute.solvers.forecast"
+MODULE = import_module("snapimpute.solvers.forecast")  # the function may stand before it
 
 
 def observations(shape=(3000, 2000), observed=60_000, seed=0) -> Observations:
@@ -51,7 +52,7 @@ def rated(data) -> Problem:
 @pytest.fixture
 def told(monkeypatch) -> None:
     """Nobody has been warned of anything yet."""
-    monkeypatch.setattr(f"{MODULE}._told", set())
+    monkeypatch.setattr(MODULE, "_told", set())
 
 
 def flops(plan: Forecast) -> float:
@@ -278,7 +279,7 @@ def test_a_guess_is_no_reason_to_refuse(rated, monkeypatch, caplog, told):
 
 def test_where_nothing_is_known_nothing_is_refused(rated, monkeypatch):
     """No figure for free memory, no judgement, and none in the text."""
-    monkeypatch.setattr(f"{MODULE}.available_memory", lambda: None)
+    monkeypatch.setattr(MODULE, "available_memory", lambda: None)
     plan = forecast(rated, "apg", max_rank=2000, timed=False)
     check_memory(plan)
     assert plan.fits
@@ -288,7 +289,7 @@ def test_where_nothing_is_known_nothing_is_refused(rated, monkeypatch):
 # ---------------------------------------------------------------- time
 def test_small_problems_are_not_timed(monkeypatch):
     """Their iterations take less than the timing would."""
-    monkeypatch.setattr(f"{MODULE}._timed", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(MODULE, "_timed", lambda *_: pytest.fail("timed"))
     assert forecast(Problem(observations((60, 40), 900), Nuclear(1.0)), "apg").seconds is None
 
 
@@ -312,8 +313,8 @@ def slow(*_) -> dict[str, float]:
 
 def test_a_sample_is_advised_where_tiles_take_long(rated, plain, monkeypatch):
     """With what it would take; not to solvers that cannot, and not to who samples already."""
-    monkeypatch.setattr(f"{MODULE}._speeds", slow)
-    monkeypatch.setattr(f"{MODULE}._speed_of_tiles", lambda *_: {"tiles": 1e7, "cells": 1e6})
+    monkeypatch.setattr(MODULE, "_speeds", slow)
+    monkeypatch.setattr(MODULE, "_speed_of_tiles", lambda *_: {"tiles": 1e7, "cells": 1e6})
     plan = forecast(rated, "apg", max_rank=10)
     assert plan.seconds > 60
     assert plan.sampled_seconds < 0.2 * plan.seconds
@@ -361,7 +362,7 @@ def test_a_warning_comes_once(rated, caplog, told):
 def test_looking_ahead_refuses_and_tells(rated, caplog, told, monkeypatch):
     """What `solve` does first; nothing is timed for nobody."""
     timed = []
-    monkeypatch.setattr(f"{MODULE}._timed", lambda problem, solver, plan: timed.append(1) or plan)
+    monkeypatch.setattr(MODULE, "_timed", lambda problem, solver, plan: timed.append(1) or plan)
     with caplog.at_level(logging.WARNING, logger="snapimpute"):
         look_ahead(rated, APG(), max_rank=10)
     assert (caplog.records, timed) == ([], [])

@@ -565,6 +565,36 @@ def test_doubt_of_one_estimate(fraction):
     assert exact.sampler.doubt == 0
 
 
+def test_no_doubt_of_what_is_known_exactly():
+    """Cells at the vertex of the quadratic part need no sample, though the bands drawn are not of equal height."""
+    shape = (50, 36)
+    observations = si.datasets.low_rank_alphabet(shape, 2, observed=0.1).observations
+    problem = si.Problem(observations, si.Nuclear(3.0), si.L1("1:5", xi=0.2))
+    x = si.LowRank.constant(shape, 3.0)
+    for seed in range(5):
+        sampled = replace(problem, sampler=Sampler(seed, fractions={0: 12}))
+        value = sampled.terms(x).discrete
+        assert_allclose(value, problem.terms(x).discrete, rtol=1e-10)
+        assert sampled.sampler.doubt <= 1e-10 * value
+
+
+def test_doubt_of_each_part():
+    """A part of the columns is summed with the share that it had itself, and the doubts of the parts add up."""
+    penalty = si.ByColumn([si.L1("1:5", xi=0.2), si.L1("1:5", xi=0.1)], np.arange(SHAPE[1]) % 2)
+    problem = small_problem(penalty)
+    x, observed = somewhere(problem)
+
+    def doubt(*fractions: int) -> float:
+        sampled = replace(problem, sampler=Sampler(0, fractions=dict(enumerate(fractions))))
+        sampled.terms(x, observed)
+        return sampled.sampler.doubt
+
+    first, second = doubt(3, 1), doubt(1, 3)
+    assert min(first, second) > 0
+    assert doubt(1, 1) == 0
+    assert_allclose(doubt(3, 3), math.hypot(first, second))
+
+
 def test_history_of_a_line_search_tells_of_the_step(problem):
     """Where APGL checks a step, share and noise are still those of the sample that the step was taken with."""
     history = si.solve(problem, APGL(), max_iter=20, tol=0, alphabet_term="sampled").history

@@ -201,7 +201,7 @@ class Sampler:
         for name, value in memory.items():
             if name not in ("drawn", "fractions"):
                 setattr(self, name, value)
-        self.fractions = {i: fraction for i, fraction in memory["fractions"]}
+        self.fractions = dict(memory["fractions"])
         self.drawn = {
             d["part"]: Drawn(
                 d["iteration"],

@@ -8,6 +8,7 @@ from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
 from snapimpute.solvers.decomposition import PenaltyDecomposition
 from snapimpute.solvers.dual import SVT
 from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
+from snapimpute.solvers.forecast import Forecast, forecast
 from snapimpute.solvers.loop import AlphabetTerm, Precision, solve
 from snapimpute.solvers.majorised import MM
 from snapimpute.solvers.path import AnnealPoint, PathPoint, anneal, path
@@ -41,6 +42,7 @@ __all__ = [
     "Checkpoint",
     "DavisYin",
     "FaNCL",
+    "Forecast",
     "Info",
     "LowRankSparse",
     "OptSpace",
@@ -56,6 +58,7 @@ __all__ = [
     "anneal",
     "certify",
     "fitting",
+    "forecast",
     "named",
     "path",
     "pick",

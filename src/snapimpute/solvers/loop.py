@@ -18,6 +18,7 @@ from snapimpute.problem import Problem
 from snapimpute.sampling import Sampler
 from snapimpute.solvers.base import Context, Solver, State
 from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
+from snapimpute.solvers.forecast import look_ahead
 from snapimpute.solvers.parameters import check_count
 from snapimpute.solvers.registry import check_precision, check_sampled, pick
 from snapimpute.solvers.result import History, Info, Result, Status
@@ -96,6 +97,18 @@ def solve(
         The last iterate; after an interruption (Ctrl-C) or a non-finite value,
         the best one evaluated so far. ``result.status`` says which.
 
+    Raises
+    ------
+    MemoryError
+        If the fit needs more memory than there is; the message has the numbers
+        and the alternatives. See `forecast`.
+
+    Notes
+    -----
+    What is to be expected (memory, and seconds of an iteration) is logged to
+    the logger "snapimpute": as information, as a warning if an iteration will
+    take longer than 5 s.
+
     Examples
     --------
     >>> import snapimpute as si
@@ -107,18 +120,16 @@ def solve(
     _check_limits(max_iter, tol, max_rank, evaluate_every)
     _check_choice("alphabet_term", alphabet_term, ALPHABET_TERMS)
     _check_choice("dtype", dtype, PRECISIONS)
-    problem = problem.astype(dtype)
     start = LowRank.zeros(problem.shape, dtype) if x0 is None else x0.astype(dtype)
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
     picked = pick(problem, solver, warm=start.rank > 0)
     if dtype != "float64":
         check_precision(picked.solver)
-    if alphabet_term == "auto":
-        m, n = problem.shape
-        alphabet_term = "sampled" if m * n > SAMPLED_CELLS and picked.solver.samples else "tiled"
-    if alphabet_term == "sampled" and problem.is_discrete:
-        check_sampled(picked.solver)
+    alphabet_term = _term(problem, picked.solver, alphabet_term)
+    look_ahead(problem, picked.solver, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
+    problem = problem.astype(dtype)
+    if alphabet_term == "sampled":
         problem = replace(problem, sampler=Sampler(int(random_state)))
     settings = {
         "solver": repr(picked.solver),
@@ -141,6 +152,17 @@ def solve(
     status = run.loop(start, max_iter, tol)
     history, name = run.history.columns(), picked.solver.objective_name
     return Result(run.answer, problem.offsets, status, history, name, settings, run.extras, run.row)
+
+
+def _term(problem: Problem, solver: Solver[Any], asked: AlphabetTerm) -> AlphabetTerm:
+    """How the discrete term is treated; a problem without one has nothing to sample."""
+    if asked == "auto":
+        m, n = problem.shape
+        asked = "sampled" if m * n > SAMPLED_CELLS and solver.samples else "tiled"
+    if asked == "sampled" and problem.is_discrete:
+        check_sampled(solver)
+        return asked
+    return "tiled"
 
 
 class _Run:
