@@ -384,7 +384,7 @@ def test_lanes_with_few_entries(kind):
     X = si.solve(at_rank(dense), kind(rank=2), max_iter=300, tol=1e-7).x.to_dense()
     assert np.abs(X[3]).max() < 1e-9
     assert np.abs(X[:, 5]).max() < 1e-9
-    near = 0.02 if kind is OptSpace else 1e-3  # plain descent is slow where next to nothing is known
+    near = {OptSpace: 0.02, SunLuo: 5e-3}.get(kind, 1e-3)  # plain descent is slow where next to nothing is known
     if kind is not OptSpace:
         assert (X[7, 0], X[0, 9]) == pytest.approx((truth[7, 0], truth[0, 9]), abs=near)
     well = np.ix_(np.setdiff1d(np.arange(50), [3, 7]), np.setdiff1d(np.arange(40), [5, 9]))

@@ -25,7 +25,7 @@ from snapimpute.penalties import (
     TruncatedNuclear,
 )
 from snapimpute.problem import Problem
-from snapimpute.solvers import Result, certify, solve
+from snapimpute.solvers import Result, certify, forecast, solve
 
 if TYPE_CHECKING:
     from snapimpute import baselines, datasets, metrics, rivals, tuning
@@ -76,6 +76,7 @@ __all__ = [
     "certify",
     "complete",
     "datasets",
+    "forecast",
     "metrics",
     "rivals",
     "solve",
