@@ -28,13 +28,13 @@ def problems() -> dict[str, tuple[si.Problem, Any]]:
         if share == 0.2:
             lsp = si.Problem(observed, si.LogSum(1500.0, 100.0), si.L1("1:5", xi=0.003))
             out[f"MovieLens {share:.0%}, LSP, L1"] = lsp, hidden
-    data = si.datasets.low_rank_alphabet((1200, 1000), rank=4, alphabet="0,1", observed=0.1, random_state=0)
+    data = si.datasets.low_rank_alphabet((3000, 2000), rank=4, alphabet="0,1", observed=0.05, random_state=0)
     hidden = data.hidden(100_000, random_state=1)
     base = si.LowRank.constant(data.observations.shape, float(data.observations.values.mean()))
-    strong = si.FractionalL0("0,1", xi=0.05, alpha=0.05)
+    strong = si.FractionalL0("0,1", xi=0.02, alpha=0.05)
     where = hidden.rows, hidden.cols, hidden.values
-    out["0/1 synthetic 10 %, nuclear, fractional L0"] = (
-        si.Problem(data.observations, si.Nuclear(12.0), strong, base),
+    out["0/1 synthetic 5 %, nuclear, fractional L0"] = (
+        si.Problem(data.observations, si.Nuclear(14.0), strong, base),
         where,
     )
     return out
@@ -62,17 +62,23 @@ def run(problem: si.Problem, hidden: Any, term: str) -> si.Result:
 def draw(figure: Any, runs: dict[str, dict[str, si.Result]]) -> None:
     axes = figure.subplots(2, len(runs), squeeze=False, sharex=True)
     for column, (label, pair) in zip(axes.T, runs.items(), strict=True):
+        least = min(float(np.nanmin(pair[term].history["exact"])) for term in TERMS)
         for term, colour in zip(TERMS, ("#5b7f95", "#c0392b"), strict=True):
             history = pair[term].history
             style = "-" if term == "tiled" else "--"
             there = np.isfinite(history["exact"])
             column[0].semilogy(
-                history["iteration"][there], history["exact"][there], style, color=colour, label=term, lw=1.5
+                history["iteration"][there],
+                np.maximum(history["exact"][there] / least - 1, 1e-6),
+                style,
+                color=colour,
+                label=term,
+                lw=1.5,
             )
             column[1].semilogy(history["iteration"], history["NMSE"], style, color=colour, lw=1.5)
         column[0].set_title(label, fontsize=8)
         column[1].set_xlabel("iteration")
-    axes[0, 0].set_ylabel("objective (E), on all cells")
+    axes[0, 0].set_ylabel("(E) on all cells, relative to the least, − 1")
     axes[1, 0].set_ylabel("NMSE of hidden entries")
     axes[0, 0].legend()
 
