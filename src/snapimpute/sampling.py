@@ -12,7 +12,7 @@ the weight of the fresh sample only, and is carried on as soon as it leads.
 A sample that is large enough. A random matrix with independent entries of size
 e has a norm of about e(√m + √n), and drawing one cell of W multiplies e by
 √(W − 1). W is chosen such that this, after averaging, is at most `NOISE` times
-the threshold that singular values have to pass; as the threshold or the
+(or `NOISE_OF_BANDS`) the threshold that singular values have to pass; as the threshold or the
 remainder changes, so does W.
 
 A guard. The sample grows for good, at last to all cells, which is the exact
@@ -40,8 +40,9 @@ WEIGHT = 0.2
 DAMPING = math.sqrt(WEIGHT / (2 - WEIGHT))
 """What averaging leaves of the noise."""
 
-NOISE = 0.05
-"""Largest norm of the noise, relative to the threshold of the singular values."""
+NOISE, NOISE_OF_BANDS = 0.1, 0.03
+"""Largest norm of the noise, relative to the threshold of the singular values; and where bands of rows are left out,
+which the norm of a random matrix does not tell all about."""
 
 SURE = 4.0
 """Standard errors that leave no doubt."""
@@ -168,7 +169,8 @@ class Sampler:
             return Sample.of(shape, min(self.fractions.get(i, most), self.most or most), seed)
         size = remainder * (math.sqrt(m) + math.sqrt(n)) * DAMPING
         if size > 0:
-            most = min(most, 1 + int(min((NOISE * threshold / size) ** 2, float(most))))
+            quiet, quieter = (1 + min((noise * threshold / size) ** 2, most) for noise in (NOISE, NOISE_OF_BANDS))
+            most = min(most, int(max(min(quiet, Sample.most_windows(shape)), quieter)))
         sample = Sample.of(shape, min(most, self.most or most), seed)
         self.fractions[i] = sample.fraction
         self.noise, self.threshold = size * math.sqrt(sample.fraction - 1), threshold

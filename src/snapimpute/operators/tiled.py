@@ -70,10 +70,15 @@ class Sample:
     @classmethod
     def of(cls, shape: tuple[int, int], fraction: int, seed: tuple[int, ...] = ()) -> Sample:
         """Draw about one of ``fraction`` cells: by windows as long as tiles are large enough and bands many."""
-        m, n = shape
-        windows = min(max(fraction, 1), max(min(m // (LEAST_ROWS * BANDS_PER_WINDOW), n // LEAST_COLS), 1))
+        windows = min(max(fraction, 1), cls.most_windows(shape))
         bands = len(cls(windows, 1, ())._bands(shape))
         return cls(windows, max(min(fraction // windows, bands // 2), 1), seed)
+
+    @staticmethod
+    def most_windows(shape: tuple[int, int]) -> int:
+        """Windows beyond which tiles are too small or bands too few; at least 1."""
+        m, n = shape
+        return max(min(m // (LEAST_ROWS * BANDS_PER_WINDOW), n // LEAST_COLS), 1)
 
     @property
     def fraction(self) -> int:
