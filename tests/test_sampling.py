@@ -146,7 +146,7 @@ def test_norm_of_the_noise():
         for k in range(8):
             sampled = drawn(problem, k)
             norms.append(np.linalg.norm(sampled.gradient_step(*y, 1.0, need=LOOSE).to_dense() - exact, 2))
-        stated = sampled.sampler.columns()["noise"] * LOOSE.threshold / DAMPING  # nothing was averaged
+        stated = sampled.sampler.columns()["noise"] * LOOSE.threshold  # nothing was averaged
         assert 1 / 3 <= np.mean(norms) / stated <= 3
 
 
@@ -276,9 +276,21 @@ def test_size_of_a_sample_in_numbers():
     assert sizes[-1] == 1000 * 800 // observed == 20
     sampler = Sampler(0)
     fraction = sampler.sample_for(0, shape, observed, 0.02, 20.0).fraction
-    size = 0.02 * (math.sqrt(1000) + math.sqrt(800)) * DAMPING
+    size = 0.02 * (math.sqrt(1000) + math.sqrt(800))
     assert_allclose(sampler.columns()["noise"], size * math.sqrt(fraction - 1) / 20.0)
-    assert size * math.sqrt(2 * fraction) / 20.0 > NOISE or fraction == 20
+    assert size * math.sqrt(fraction) / 20.0 > NOISE
+
+
+def test_average_allows_a_smaller_sample():
+    """Beside a past of the noise allowed, a fresh sample may have 1/DAMPING times as much."""
+    shape, observed = (4000, 3200), 40_000
+    alone, averaged = Sampler(0), Sampler(0)
+    first = alone.sample_for(0, shape, observed, 0.008, 20.0).fraction
+    second = averaged.sample_for(0, shape, observed, 0.008, 20.0, NOISE * 20.0).fraction
+    assert_allclose((second - 1) / (first - 1), 1 / DAMPING**2, rtol=0.5)
+    assert averaged.columns()["noise"] <= NOISE * (1 + 1e-9)
+    noisy = Sampler(0)
+    assert 1 < noisy.sample_for(0, shape, observed, 0.008, 20.0, 100 * NOISE * 20.0).fraction <= second
 
 
 def test_size_that_the_guard_allows():
@@ -293,14 +305,14 @@ def test_parts_have_samples_of_their_own():
     """Each part of the columns has its own size, and in each iteration its own seed; the smallest share is shown."""
     shape, observed = (1000, 800), 40_000
     sampler = Sampler(7, iteration=3)
-    small, large = (sampler.sample_for(i, shape, observed, e, 20.0) for i, e in ((0, 1e-6), (2, 0.05)))
+    small, large = (sampler.sample_for(i, shape, observed, e, 20.0) for i, e in ((0, 1e-6), (2, 0.02)))
     assert (small.seed, large.seed) == ((7, 3, 0), (7, 3, 2))
     assert 1 < large.fraction < small.fraction == 20
     assert sampler.fractions == {0: small.fraction, 2: large.fraction}
     assert sampler.fraction == small.fraction
     assert sampler.columns()["share"] == 1 / small.fraction
     sampler.begin(4)
-    assert sampler.sample_for(2, shape, observed, 0.05, 20.0).seed == (7, 4, 2)
+    assert sampler.sample_for(2, shape, observed, 0.02, 20.0).seed == (7, 4, 2)
     with pytest.raises(AttributeError):
         sampler.fraction = 2
 

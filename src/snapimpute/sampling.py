@@ -62,13 +62,18 @@ GROWTH = 4
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The estimate of one part of the columns in one iteration: a fresh sample and what is kept of the past."""
+    """The estimate of one part of the columns in one iteration: a fresh sample and what is kept of the past.
+
+    ``noise`` is the norm of the noise in the average, ``past_noise`` in the past.
+    """
 
     iteration: int
     step: float
     factors: LowRank
     sample: Sample
     past: LowRank | None
+    noise: float
+    past_noise: float | None
 
     def total(self, rest: CellMap) -> MatrixOperator:
         """The average."""
@@ -76,6 +81,17 @@ class Drawn:
         if self.past is None or self.sample.fraction == 1:
             return fresh
         return Sum((Scaled(WEIGHT, fresh), LowRank.combine([1 - WEIGHT], [self.past])))
+
+
+def _room(allowed: float, past: float | None) -> float:
+    """How much noise a fresh sample may have, such that the average has no more than is allowed.
+
+    Where the past has more than that, as after a fall of the threshold, it is brought down step by step.
+    """
+    if past is None:
+        return allowed
+    rest = max(allowed**2 - ((1 - WEIGHT) * past) ** 2, (1 - (1 - WEIGHT) ** 2) * allowed**2)
+    return math.sqrt(rest) / WEIGHT
 
 
 @dataclass
@@ -156,24 +172,35 @@ class Sampler:
         relative = self.noise / self.threshold if self.threshold > 0 else 0.0
         return {"share": 1 / self.fraction, "noise": relative, "doubt": self.doubt}
 
-    def sample_for(self, i: int, shape: tuple[int, int], observed: int, remainder: float, threshold: float) -> Sample:
+    def sample_for(
+        self,
+        i: int,
+        shape: tuple[int, int],
+        observed: int,
+        remainder: float,
+        threshold: float,
+        past_noise: float | None = None,
+    ) -> Sample:
         """The sample of a part that keeps the noise low enough, of at least as many cells as were observed.
 
-        ``remainder`` is the root mean square of what is to be estimated. Without
-        a threshold it is a sample like the last one.
+        ``remainder`` is the root mean square of what is to be estimated, and
+        ``past_noise`` that of the past that it is averaged with, if there is one.
+        Without a threshold it is a sample like the last one.
         """
         m, n = shape
         seed = (self.seed, self.iteration, i)
         most = max(m * n // max(observed, 1), 1)
         if threshold <= 0:
             return Sample.of(shape, min(self.fractions.get(i, most), self.most or most), seed)
-        size = remainder * (math.sqrt(m) + math.sqrt(n)) * DAMPING
+        size = remainder * (math.sqrt(m) + math.sqrt(n))
         if size > 0:
-            quiet, quieter = (1 + min((noise * threshold / size) ** 2, most) for noise in (NOISE, NOISE_OF_BANDS))
+            rooms = [_room(noise * threshold, past_noise) for noise in (NOISE, NOISE_OF_BANDS)]
+            quiet, quieter = (1 + min((room / size) ** 2, most) for room in rooms)
             most = min(most, int(max(min(quiet, Sample.most_windows(shape)), quieter)))
         sample = Sample.of(shape, min(most, self.most or most), seed)
-        self.fractions[i] = sample.fraction
-        self.noise, self.threshold = size * math.sqrt(sample.fraction - 1), threshold
+        fresh = size * math.sqrt(sample.fraction - 1)
+        self.fractions[i], self.threshold = sample.fraction, threshold
+        self.noise = fresh if past_noise is None else math.hypot(WEIGHT * fresh, (1 - WEIGHT) * past_noise)
         return sample
 
     def memory(self) -> dict[str, Any]:
@@ -192,6 +219,8 @@ class Sampler:
                 "groups": d.sample.groups,
                 "seed": list(d.sample.seed),
                 "past": d.past,
+                "noise": d.noise,
+                "past_noise": d.past_noise,
             }
             for i, d in self.drawn.items()
         ]
@@ -211,6 +240,8 @@ class Sampler:
                 d["factors"],
                 Sample(d["windows"], d["groups"], tuple(d["seed"])),
                 d["past"],
+                d["noise"],
+                d["past_noise"],
             )
             for d in memory["drawn"]
         }
@@ -256,26 +287,26 @@ class SampledTerm(DiscreteTerm):
     def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
         sampler, observed = self.sampler, self.parts[i].observed
         count = len(self.observations) if observed is None else observed.size
-        sample = sampler.sample_for(i, x.shape, count, size, need.threshold)
+        past, past_noise = self._past(i, rest, step, need)
+        sample = sampler.sample_for(i, x.shape, count, size, need.threshold, past_noise)
         if sample.fraction == 1:
             sampler.drawn.pop(i, None)
             return super()._remainder(i, x, rest, size, step, need)
-        past = self._past(i, rest, step, need)
-        drawn = Drawn(sampler.iteration, step, x, sample, past)
+        drawn = Drawn(sampler.iteration, step, x, sample, past, sampler.noise, past_noise)
         if need.right is not None:
             sampler.drawn[i] = drawn
         return drawn.total(rest)
 
-    def _past(self, i: int, rest: CellMap, step: float, need: Need) -> LowRank | None:
-        """What is kept of the averages before this iteration."""
+    def _past(self, i: int, rest: CellMap, step: float, need: Need) -> tuple[LowRank | None, float | None]:
+        """What is kept of the averages before this iteration, and the noise in it."""
         last = self.sampler.drawn.get(i)
         if last is None or need.left is None or need.right is None or last.step != step:
-            return None
+            return None, None
         if last.iteration == self.sampler.iteration:
-            return last.past
+            return last.past, last.past_noise
         cols = self.parts[i].cols
         right = need.right if cols is None else np.linalg.qr(need.right[cols]).Q
-        return compressed(last.total(rest), need.left, right)
+        return compressed(last.total(rest), need.left, right), last.noise
 
 
 def compressed(operator: MatrixOperator, left: Array, right: Array) -> LowRank:

@@ -30,7 +30,7 @@ TILE_BYTES = 1 << 19
 LEAST_ROWS, LEAST_COLS = 16, 32
 """Of the tiles of a sample: smaller ones would cost more to handle than to compute."""
 
-GOOD_CELLS = 1 << 14
+GOOD_CELLS = 1 << 16
 """Tiles of a sample are made taller up to this size, where that leaves bands enough."""
 
 BANDS_PER_WINDOW = 4

@@ -24,7 +24,7 @@ from snapimpute.operators.threads import single_threaded_blas, thread_count
 from snapimpute.operators.tiled import GROUPS, MAP_COST, TILE_BYTES, TILE_ROWS
 from snapimpute.penalties import ByColumn, CellPenalty
 from snapimpute.problem import Problem
-from snapimpute.sampling import Sampler
+from snapimpute.sampling import NOISE, Sampler
 from snapimpute.solvers.base import Solver
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS, pick
@@ -355,7 +355,8 @@ def _fraction(problem: Problem) -> int:
     some = observations.values[:: max(len(observations) // 10_000, 1)].astype(np.float64)
     (penalties[0][1].compiled_remainder(1.0) or np.abs)(some)
     size, threshold = float(np.sqrt(np.mean(some**2))), problem.spectral.threshold()
-    return Sampler(0).sample_for(0, problem.shape, len(observations), size, threshold).fraction
+    averaged = NOISE * threshold  # the noise of the past, once there is one
+    return Sampler(0).sample_for(0, problem.shape, len(observations), size, threshold, averaged).fraction
 
 
 def _timed(problem: Problem, solver: Solver[Any], plan: Forecast) -> Forecast:

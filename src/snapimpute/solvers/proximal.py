@@ -37,7 +37,7 @@ ROUNDING = 0.25
 """Share of the error allowed to a prox that tiles of lower precision may use up."""
 
 
-BELOW_NOISE = 0.2
+BELOW_NOISE = 0.5
 """The partial SVD of a gradient that is known on a sample only need not be more exact than this part of its noise."""
 
 
