@@ -44,7 +44,7 @@ WHOLE_SHARE, BEGUN_SHARE = 0.2, 0.6
 """From this share of the smaller side on, a basis is so large that the whole space is cheaper: before and after the
 first passes, which would be lost."""
 
-WHOLE_SIDE = 128
+WHOLE_SIDE = 200
 """Up to this side the whole space is always cheaper."""
 
 WHOLE_CELLS = 1 << 24
