@@ -50,6 +50,7 @@ class Observations:
     ----------
     rows, cols : array of int32
     values : array of float64
+        Or of float32, from `astype`.
     shape : (int, int)
     row_labels, col_labels : sequence, optional
 
@@ -226,9 +227,9 @@ class Observations:
 
     def astype(self, dtype: DTypeLike) -> Observations:
         """Return the same cells with their values in another precision, for a solver that is to run in it."""
-        return (
-            self if self.values.dtype == np.dtype(dtype) else self._on_same_cells(frozen(self.values.astype(dtype)))
-        )
+        if self.values.dtype == np.dtype(dtype):
+            return self
+        return self._on_same_cells(frozen(self.values, dtype=dtype))
 
     def _on_same_cells(self, values: NDArray[Any]) -> Observations:
         out = replace(self, values=values)

@@ -12,8 +12,8 @@ the weight of the fresh sample only, and is carried on as soon as it leads.
 A sample that is large enough. A random matrix with independent entries of size
 e has a norm of about e(√m + √n), and drawing one cell of W multiplies e by
 √(W − 1). W is chosen such that this, after averaging, is at most `NOISE` times
-(or `NOISE_OF_BANDS`) the threshold that singular values have to pass; as the threshold or the
-remainder changes, so does W.
+the threshold that singular values have to pass (`NOISE_OF_BANDS` where whole
+bands of rows are left out); as the threshold or the remainder changes, so does W.
 
 A guard. The sample grows for good, at last to all cells, which is the exact
 method, where iterates change by more than `SMALL` and do not settle, as
@@ -24,7 +24,7 @@ is estimated too, all but its own small remainder exactly).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ class Drawn:
     def total(self, rest: CellMap) -> MatrixOperator:
         """The average."""
         fresh = MappedLowRank(self.factors, rest, tile_dtype=np.float32, sample=self.sample)
-        if self.past is None or self.sample.fraction == 1:
+        if self.past is None:
             return fresh
         return Sum((Scaled(WEIGHT, fresh), LowRank.combine([1 - WEIGHT], [self.past])))
 
@@ -204,47 +204,14 @@ class Sampler:
         return sample
 
     def memory(self) -> dict[str, Any]:
-        """All of it as plain values and arrays, for a checkpoint."""
-        plain = {
-            name: getattr(self, name)
-            for name in ("most", "noise", "threshold", "doubt", "lowest", "risen", "least", "quiet")
-        }
-        parts = [
-            {
-                "part": i,
-                "iteration": d.iteration,
-                "step": d.step,
-                "factors": d.factors,
-                "windows": d.sample.windows,
-                "groups": d.sample.groups,
-                "seed": list(d.sample.seed),
-                "past": d.past,
-                "noise": d.noise,
-                "past_noise": d.past_noise,
-            }
-            for i, d in self.drawn.items()
-        ]
-        fractions = [[i, fraction] for i, fraction in self.fractions.items()]
-        return plain | {"fractions": fractions, "drawn": parts}
+        """All that changes from iteration to iteration, for a checkpoint, whose keys are text."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("seed", "iteration")}
+        return kept | {name: list(kept[name].items()) for name in ("fractions", "drawn")}
 
     def remember(self, memory: dict[str, Any]) -> None:
         """Take up what `memory` gave."""
         for name, value in memory.items():
-            if name not in ("drawn", "fractions"):
-                setattr(self, name, value)
-        self.fractions = dict(memory["fractions"])
-        self.drawn = {
-            d["part"]: Drawn(
-                d["iteration"],
-                d["step"],
-                d["factors"],
-                Sample(d["windows"], d["groups"], tuple(d["seed"])),
-                d["past"],
-                d["noise"],
-                d["past_noise"],
-            )
-            for d in memory["drawn"]
-        }
+            setattr(self, name, dict(value) if name in ("fractions", "drawn") else value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,7 +165,7 @@ class MappedLowRank(MatrixOperator):
 
     @cached_property
     def _tiles(self) -> _Tiles:
-        return _Tiles(self.factors, self.tile_dtype, self.sample)
+        return _Tiles(self.factors, self.cell_map, self.tile_dtype, self.sample)
 
     def matmat(self, B: Array) -> Array:
         """f(X)·B, row band by row band."""
@@ -174,7 +174,7 @@ class MappedLowRank(MatrixOperator):
 
         def work(start: int, stop: int) -> None:
             for band in range(start, stop):
-                for tile, rows, cols in self._mapped(band):
+                for tile, rows, cols in tiles.of_band(band):
                     out[rows] += tile @ block[cols]
                 tiles.count(band, out)
 
@@ -196,7 +196,7 @@ class MappedLowRank(MatrixOperator):
         def work(start: int, stop: int) -> Array:
             backward = np.zeros((self.shape[1], C.shape[1]), self.tile_dtype)
             for band in range(start, stop):
-                for tile, rows, cols in self._mapped(band):
+                for tile, rows, cols in tiles.of_band(band):
                     forward[rows] += tile @ block[cols]
                     backward[cols] += tile.T @ other[rows]
                 tiles.count(band, forward)
@@ -206,11 +206,6 @@ class MappedLowRank(MatrixOperator):
         parts = self._run(work, groups, B.shape[1] + C.shape[1])
         backward = tiles.in_order(sum(parts[1:], start=parts[0]))
         return forward.astype(B.dtype, copy=False), backward.astype(C.dtype, copy=False)
-
-    def _mapped(self, band: int) -> Iterator[tuple[Array, slice, slice]]:
-        for tile, rows, cols in self._tiles.of_band(band):
-            self.cell_map(tile.reshape(-1))
-            yield tile, rows, cols
 
     def _run(self, work: Any, parts: list[Part], columns: int) -> list[Any]:
         with single_threaded_blas():
@@ -224,22 +219,17 @@ def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
 
 def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
     """Σ f(X_ij) over all cells of a low-rank matrix as a sample knows it, and its standard error."""
-    tiles = _Tiles(factors, factors.dtype, sample)
+    tiles = _Tiles(factors, cell_map, factors.dtype, sample)
     weight = tiles.band_weight
 
     def work(band: int, _: int) -> tuple[float, float]:
         first, last = tiles.windows[band]
         share = (last - first) / factors.shape[1]
         if share == 1:
-            return math.fsum(float(tile.sum(dtype=np.float64)) for tile in mapped(band)), 0.0
+            return math.fsum(float(tile.sum(dtype=np.float64)) for tile, _, _ in tiles.of_band(band)), 0.0
         # The columns are what was drawn.
-        sums = np.concatenate([tile.sum(axis=0, dtype=np.float64) for tile in mapped(band)])
+        sums = np.concatenate([tile.sum(axis=0, dtype=np.float64) for tile, _, _ in tiles.of_band(band)])
         return float(sums.sum()) / share, _spread(sums) * (1 - share) / share**2
-
-    def mapped(band: int) -> Iterator[Array]:
-        for tile, _, _ in tiles.of_band(band):
-            cell_map(tile.reshape(-1))
-            yield tile
 
     with single_threaded_blas():
         parts = run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0))
@@ -256,10 +246,11 @@ def _spread(values: Array) -> float:
 
 
 class _Tiles:
-    """The tiles of a low-rank matrix: bands of rows, each cut into columns."""
+    """The mapped tiles of a low-rank matrix: bands of rows, each cut into columns."""
 
-    def __init__(self, factors: LowRank, dtype: np.dtype[Any], sample: Sample | None) -> None:
+    def __init__(self, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None) -> None:
         m, n = self.shape = factors.shape
+        self.cell_map = cell_map
         right, self.band_weight = factors.V, 1.0
         self.order: NDArray[np.intp] | None = None
         if sample is None:
@@ -320,4 +311,5 @@ class _Tiles:
             cols = slice(first + left, first + right)
             tile = memory[: rows.shape[0] * (right - left)].reshape(rows.shape[0], right - left)
             np.matmul(rows, self.right[cols].T, out=tile)
+            self.cell_map(tile.reshape(-1))
             yield tile, slice(start, stop), cols

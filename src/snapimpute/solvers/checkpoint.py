@@ -38,10 +38,10 @@ from safetensors.numpy import save as as_safetensors
 from snapimpute.alphabet import Alphabet
 from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank
+from snapimpute.operators import LowRank, Sample
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
 from snapimpute.problem import Problem, Terms
-from snapimpute.sampling import Sampler
+from snapimpute.sampling import Drawn, Sampler
 from snapimpute.solvers.base import Solver, State
 from snapimpute.solvers.factored import Barrier
 from snapimpute.solvers.proximal import Limit, Move, Point
@@ -316,7 +316,7 @@ def _name(kind: type) -> str:
 
 def _known_classes(problem: Problem, solver: Solver[Any]) -> _Known:
     """The classes that a file may name: the states of all solvers, and what those are made of."""
-    values = (Saved, State, LowRank, Point, Limit, Move, Terms, Barrier, Alphabet, Ridge, ByColumn)
+    values = (Saved, State, LowRank, Sample, Drawn, Point, Limit, Move, Terms, Barrier, Alphabet, Ridge, ByColumn)
     penalties = (*SPECTRAL.values(), *DISCRETE.values(), type(problem.spectral), type(problem.discrete))
     states = _state_classes((*SOLVERS.values(), type(solver)))
     return {_name(kind): kind for kind in (*values, *penalties, *states)}

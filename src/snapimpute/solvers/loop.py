@@ -20,7 +20,7 @@ from snapimpute.solvers.base import Context, Solver, State
 from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
 from snapimpute.solvers.forecast import look_ahead
 from snapimpute.solvers.parameters import check_count
-from snapimpute.solvers.registry import check_precision, check_sampled, pick
+from snapimpute.solvers.registry import check_able, pick
 from snapimpute.solvers.result import History, Info, Result, Status
 
 AlphabetTerm = Literal["tiled", "sampled", "auto"]
@@ -84,7 +84,8 @@ def solve(
         Whether a discrete penalty is computed on all cells, tile by tile, or
         estimated on a sample of them that is drawn anew in every iteration (see
         `snapimpute.sampling`). The history then has the columns share, noise
-        and doubt, and its objective is an estimate with the standard error doubt.
+        and doubt, its objective is an estimate with the standard error doubt, and
+        its certificate is that of the estimated gradient, whose noise it does not count.
         "auto" takes a sample above 2²⁸ cells, if the solver can work with one.
     dtype : {"float64", "float32"}
         Precision of all arrays of the solver, and of the result.
@@ -125,7 +126,7 @@ def solve(
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
     picked = pick(problem, solver, warm=start.rank > 0)
     if dtype != "float64":
-        check_precision(picked.solver)
+        check_able(picked.solver, "single")
     alphabet_term = _term(problem, picked.solver, alphabet_term)
     look_ahead(problem, picked.solver, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
     problem = problem.astype(dtype)
@@ -160,7 +161,7 @@ def _term(problem: Problem, solver: Solver[Any], asked: AlphabetTerm) -> Alphabe
         m, n = problem.shape
         asked = "sampled" if m * n > SAMPLED_CELLS and solver.samples else "tiled"
     if asked == "sampled" and problem.is_discrete:
-        check_sampled(solver)
+        check_able(solver, "samples")
         return asked
     return "tiled"
 

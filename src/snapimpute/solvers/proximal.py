@@ -59,8 +59,8 @@ class Point(NamedTuple):
         observed = np.zeros_like(points[0].observed)
         for weight, point in felt:
             observed += weight * point.observed
-        factors = LowRank.combine([w for w, _ in felt], [p.x for _, p in felt]) if felt else points[0].x
-        return cls(factors, observed)
+        weights_left, points_left = zip(*merged.values(), strict=True)
+        return cls(LowRank.combine(weights_left, [p.x for p in points_left]), observed)
 
 
 class Limit(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from snapimpute.problem import Problem
 from snapimpute.solvers.als import ALS
@@ -75,24 +75,16 @@ def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> 
     return Pick(kind() if isinstance(solver, str) else solver, "given")
 
 
-def check_sampled(solver: Solver[Any]) -> None:
-    """Refuse a solver that needs the discrete term on all cells."""
-    if not solver.samples:
-        fits = ", ".join(name for name, kind in SOLVERS.items() if kind.samples)
-        raise ValueError(
-            f'{type(solver).__name__} needs the discrete term on all cells: use alphabet_term="tiled", or a solver '
-            f"that can work with a sample ({fits})"
-        )
-
-
-def check_precision(solver: Solver[Any]) -> None:
-    """Refuse a solver that computes in float64 whatever it is given."""
-    if not solver.single:
-        fits = ", ".join(name for name, kind in SOLVERS.items() if kind.single)
-        raise ValueError(
-            f'{type(solver).__name__} computes in float64: use dtype="float64", or a solver that can do with float32 '
-            f"({fits})"
-        )
+def check_able(solver: Solver[Any], ability: Literal["samples", "single"]) -> None:
+    """Refuse a solver that cannot work with a sample, or in float32, naming those that can."""
+    if getattr(solver, ability):
+        return
+    needs, instead, can = {
+        "samples": ("needs the discrete term on all cells", 'alphabet_term="tiled"', "that can work with a sample"),
+        "single": ("computes in float64", 'dtype="float64"', "that can do with float32"),
+    }[ability]
+    fits = ", ".join(name for name, kind in SOLVERS.items() if getattr(kind, ability))
+    raise ValueError(f"{type(solver).__name__} {needs}: use {instead}, or a solver {can} ({fits})")
 
 
 def _auto(problem: Problem, warm: bool) -> Pick:
