@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import snapimpute as si
-from snapimpute import discreteness
+from snapimpute import discreteness, sampling
 from snapimpute.discreteness import SINGLE, Need
 from snapimpute.operators import LowRank, MappedLowRank, Sparse, partial_svd, tiled
 from snapimpute.problem import Problem
@@ -106,8 +106,9 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
         watch.tiles.append(self.tile_dtype)
 
     monkeypatch.setattr(MappedLowRank, "__init__", made)
-    for name, value in {"LEAST_ROWS": 4, "LEAST_COLS": 4, "BANDS_PER_WINDOW": 4}.items():
-        monkeypatch.setattr(tiled, name, value, raising=False)  # small tables are worth sampling, too
+    for name, value in {"LEAST_ROWS": 4, "LEAST_COLS": 4}.items():
+        monkeypatch.setattr(tiled, name, value)  # small tables are worth sampling, too
+    monkeypatch.setattr(sampling, "PAST_COST", 0)
     return watch
 
 

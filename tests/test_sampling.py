@@ -36,8 +36,9 @@ from snapimpute.solvers import (
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables are worth sampling here, in thin bands and narrow windows."""
-    for name, value in {"LEAST_ROWS": 4, "LEAST_COLS": 4, "BANDS_PER_WINDOW": 4}.items():
-        monkeypatch.setattr(tiled, name, value, raising=False)
+    for name, value in {"LEAST_ROWS": 4, "LEAST_COLS": 4}.items():
+        monkeypatch.setattr(tiled, name, value)
+    monkeypatch.setattr(sampling, "PAST_COST", 0)
 
 
 # ---------------------------------------------------------------- tools

@@ -56,6 +56,9 @@ STILL, QUIET = 0.98, 15
 SMALL = 1e-3
 """A relative change that is not worth a larger sample."""
 
+PAST_COST = 4
+"""What a number of the past costs, in cells of tiles: where it would cost more than all cells, those are taken."""
+
 GROWTH = 4
 """How many times larger the sample then gets."""
 
@@ -203,6 +206,11 @@ class Sampler:
         self.noise = fresh if past_noise is None else math.hypot(WEIGHT * fresh, (1 - WEIGHT) * past_noise)
         return sample
 
+    def take_all(self, i: int) -> None:
+        """All cells of a part, without a past."""
+        self.fractions[i], self.noise = 1, 0.0
+        self.drawn.pop(i, None)
+
     def memory(self) -> dict[str, Any]:
         """All that changes from iteration to iteration, for a checkpoint, whose keys are text."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("seed", "iteration")}
@@ -252,12 +260,15 @@ class SampledTerm(DiscreteTerm):
         return smooth + estimate - float(seen.sum(dtype=np.float64))
 
     def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
-        sampler, observed = self.sampler, self.parts[i].observed
+        sampler, observed, (m, n) = self.sampler, self.parts[i].observed, x.shape
+        if need.right is not None and PAST_COST * 2 * need.right.shape[1] * (m + n) >= m * n:
+            sampler.take_all(i)
+            return super()._remainder(i, x, rest, size, step, need)
         count = len(self.observations) if observed is None else observed.size
         past, past_noise = self._past(i, rest, step, need)
         sample = sampler.sample_for(i, x.shape, count, size, need.threshold, past_noise)
         if sample.fraction == 1:
-            sampler.drawn.pop(i, None)
+            sampler.take_all(i)
             return super()._remainder(i, x, rest, size, step, need)
         drawn = Drawn(sampler.iteration, step, x, sample, past, sampler.noise, past_noise)
         if need.right is not None:

@@ -2,9 +2,10 @@
 
 The discrete penalty lives on the cells that were not observed, so its prox is
 a dense matrix. It is never stored: each tile is made by one small BLAS product,
-mapped in place by compiled code, used, and overwritten by the next. A tile may
-serve A·B and Aᵀ·C at once, may be of lower precision than the products, and
-tiles may be drawn at random instead of all (`Sample`).
+mapped in place by compiled code, used, and overwritten by the next; where all
+tiles together are small they are kept for the next product. A tile may serve
+A·B and Aᵀ·C at once, may be of lower precision than the products, and tiles may
+be drawn at random instead of all (`Sample`).
 """
 
 from __future__ import annotations
@@ -27,17 +28,24 @@ TILE_ROWS = 512
 TILE_BYTES = 1 << 19
 """One tile per thread should stay in the second-level cache together with the factors it is made of."""
 
-LEAST_ROWS, LEAST_COLS = 16, 32
+KEPT_BYTES = 1 << 26
+"""Tiles that are no larger than that in all are made once and kept, as a partial SVD multiplies several times."""
+
+LEAST_ROWS, LEAST_COLS = 64, 32
 """Of the tiles of a sample: smaller ones would cost more to handle than to compute."""
 
 GOOD_CELLS = 1 << 16
 """Tiles of a sample are made taller up to this size, where that leaves bands enough."""
 
 BANDS_PER_WINDOW = 4
-"""How many bands of a sample share a window of columns at least: with fewer, some columns are hardly seen."""
+"""How many bands of a sample share a window of columns where rows suffice: of few bands, little can be left out."""
 
 GROUPS = 8
-"""Bands that add up one transposed product; each group has a buffer of its own, whatever the number of threads."""
+"""Groups of bands that add up one transposed product, each in a buffer of its own, whatever the number of threads;
+bands of a sample that see the same columns are a group, and need none where there are as many."""
+
+SPEED = 10
+"""Operations of tiles in the time of one of other work: they run at the speed of BLAS."""
 
 MAP_COST = 10
 """What mapping one cell costs, in multiply-adds; a rough figure."""
@@ -47,8 +55,8 @@ MAP_COST = 10
 class Sample:
     """Which tiles are drawn: some bands of rows, and for each of them a part of the shuffled columns.
 
-    The columns are shuffled and cut into equal windows, and each band gets one,
-    all of them equally often. Where more is to be left out than windows can,
+    A band is every so many-th row. The columns are shuffled and cut into equal
+    windows, and each band gets one, all of them equally often. Where more is to be left out than windows can,
     bands are left out as well. Every cell is drawn with the same probability,
     and counts ``1/probability`` times, so that products and sums are right on
     average.
@@ -71,14 +79,14 @@ class Sample:
     def of(cls, shape: tuple[int, int], fraction: int, seed: tuple[int, ...] = ()) -> Sample:
         """Draw about one of ``fraction`` cells: by windows as long as tiles are large enough and bands many."""
         windows = min(max(fraction, 1), cls.most_windows(shape))
-        bands = len(cls(windows, 1, ())._bands(shape))
+        bands = cls(windows, 1, ())._bands(shape)
         return cls(windows, max(min(fraction // windows, bands // 2), 1), seed)
 
     @staticmethod
     def most_windows(shape: tuple[int, int]) -> int:
-        """Windows beyond which tiles are too small or bands too few; at least 1."""
+        """Windows beyond which tiles are too small; at least 1."""
         m, n = shape
-        return max(min(m // (LEAST_ROWS * BANDS_PER_WINDOW), n // LEAST_COLS), 1)
+        return max(min(m // LEAST_ROWS, n // LEAST_COLS), 1)
 
     @property
     def fraction(self) -> int:
@@ -90,16 +98,18 @@ class Sample:
         rng = np.random.default_rng(self.seed)
         order = rng.permutation(shape[1])
         bands, windows = self._bands(shape), min(self.windows, shape[1])
-        chosen = np.sort(rng.permutation(len(bands))[: -(-len(bands) // self.groups)])
+        chosen = np.sort(rng.permutation(bands)[: -(-bands // self.groups)])
         borders = np.linspace(0, shape[1], windows + 1).astype(np.intp)
         which = rng.permutation(np.arange(chosen.size) + rng.integers(windows)) % windows
         parts = [(int(borders[w]), int(borders[w + 1])) for w in which]
-        return Draw(order, [bands[b] for b in chosen], parts, len(bands) / chosen.size)
+        return Draw(order, [slice(int(b), shape[0], bands) for b in chosen], parts, bands / chosen.size)
 
-    def _bands(self, shape: tuple[int, int]) -> list[Part]:
-        m, n = shape
-        enough = min(m // (BANDS_PER_WINDOW * self.windows), GOOD_CELLS * self.windows // max(n, 1), TILE_ROWS)
-        return cut(m, max(enough, LEAST_ROWS))
+    def _bands(self, shape: tuple[int, int]) -> int:
+        """How many there are: as many for each window, of tiles that are large enough."""
+        (m, n), windows = shape, max(min(self.windows, shape[1]), 1)
+        rows = m // (BANDS_PER_WINDOW * windows)
+        height = max(min(rows, GOOD_CELLS * windows // max(n, 1), TILE_ROWS), LEAST_ROWS)
+        return max(min(windows * -(-m // (windows * height)), m), 1)
 
 
 class Draw(NamedTuple):
@@ -109,7 +119,7 @@ class Draw(NamedTuple):
     """
 
     order: NDArray[np.intp]
-    bands: list[Part]
+    bands: list[slice]
     windows: list[Part]
     band_weight: float
 
@@ -159,9 +169,14 @@ class MappedLowRank(MatrixOperator):
     @property
     def T(self) -> MatrixOperator:  # noqa: N802 - the name numpy gives it
         """f(Xᵀ): the map does not see where a cell stands."""
-        if self.sample is not None:
+        if self._in_one_pass:
             return super().T
         return MappedLowRank(self.factors.T, self.cell_map, tile_dtype=self.tile_dtype)
+
+    @property
+    def _in_one_pass(self) -> bool:
+        """Whether transposed products go over the very same tiles: those that are kept, or drawn."""
+        return self.sample is not None or self.tile_dtype.itemsize * math.prod(self.shape) <= KEPT_BYTES
 
     @cached_property
     def _tiles(self) -> _Tiles:
@@ -176,40 +191,38 @@ class MappedLowRank(MatrixOperator):
             for band in range(start, stop):
                 for tile, rows, cols in tiles.of_band(band):
                     out[rows] += tile @ block[cols]
-                tiles.count(band, out)
 
         self._run(work, cut(len(tiles.bands), 1), B.shape[1])
         return out.astype(B.dtype, copy=False)
 
     def rmatmat(self, C: Array) -> Array:
         """f(X)ᵀ·C, column band by column band, so that no two threads write one cell."""
-        if self.sample is None:
+        if not self._in_one_pass:
             return self.T.matmat(C)
         return self.both(np.zeros((self.shape[1], 0), C.dtype), C)[1]
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
         """(f(X)·B, f(X)ᵀ·C) in one pass over the tiles."""
-        tiles = self._tiles
-        block, other = tiles.columns_of(B), tiles.counted(C)
+        tiles, groups = self._tiles, self._tiles.groups
+        block, other = tiles.columns_of(B), np.ascontiguousarray(C, self.tile_dtype)
         forward = np.zeros((self.shape[0], B.shape[1]), self.tile_dtype)
+        sums = np.zeros((1 if tiles.apart else len(groups), self.shape[1], C.shape[1]), self.tile_dtype)
 
-        def work(start: int, stop: int) -> Array:
-            backward = np.zeros((self.shape[1], C.shape[1]), self.tile_dtype)
-            for band in range(start, stop):
+        def work(group: int, _: int) -> None:
+            backward = sums[0 if tiles.apart else group]
+            for band in groups[group]:
                 for tile, rows, cols in tiles.of_band(band):
-                    forward[rows] += tile @ block[cols]
+                    if B.shape[1]:
+                        forward[rows] += tile @ block[cols]
                     backward[cols] += tile.T @ other[rows]
-                tiles.count(band, forward)
-            return backward
 
-        groups = cut(len(tiles.bands), -(-len(tiles.bands) // GROUPS))
-        parts = self._run(work, groups, B.shape[1] + C.shape[1])
-        backward = tiles.in_order(sum(parts[1:], start=parts[0]))
+        self._run(work, cut(len(groups), 1), B.shape[1] + C.shape[1])
+        backward = tiles.in_order(sums[0] if len(sums) == 1 else sums.sum(axis=0))
         return forward.astype(B.dtype, copy=False), backward.astype(C.dtype, copy=False)
 
     def _run(self, work: Any, parts: list[Part], columns: int) -> list[Any]:
         with single_threaded_blas():
-            return run_parts(work, parts, self._tiles.operations(columns))
+            return run_parts(work, parts, self._tiles.operations(columns) / SPEED)
 
 
 def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
@@ -229,15 +242,15 @@ def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> t
             return math.fsum(float(tile.sum(dtype=np.float64)) for tile, _, _ in tiles.of_band(band)), 0.0
         # The columns are what was drawn.
         sums = np.concatenate([tile.sum(axis=0, dtype=np.float64) for tile, _, _ in tiles.of_band(band)])
-        return float(sums.sum()) / share, _spread(sums) * (1 - share) / share**2
+        return float(sums.sum()), _spread(sums) * (1 - share)
 
     with single_threaded_blas():
-        parts = run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0))
+        parts = run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0) / SPEED)
     totals = np.array([total for total, _ in parts])
-    variance = weight**2 * math.fsum(spread for _, spread in parts)
+    variance = math.fsum(spread for _, spread in parts)
     if weight > 1:  # the bands were drawn too
-        variance += weight * (weight - 1) * _spread(totals)
-    return weight * math.fsum(totals), math.sqrt(variance)
+        variance += (1 - 1 / weight) * _spread(totals)
+    return math.fsum(totals), math.sqrt(variance)
 
 
 def _spread(values: Array) -> float:
@@ -246,7 +259,11 @@ def _spread(values: Array) -> float:
 
 
 class _Tiles:
-    """The mapped tiles of a low-rank matrix: bands of rows, each cut into columns."""
+    """The mapped tiles of a low-rank matrix: bands of rows, each cut into columns.
+
+    Cells of a sample are multiplied by how many they stand for. ``groups`` of bands
+    may be worked on at the same time; if ``apart``, no two of them share a column.
+    """
 
     def __init__(self, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None) -> None:
         m, n = self.shape = factors.shape
@@ -254,7 +271,7 @@ class _Tiles:
         right, self.band_weight = factors.V, 1.0
         self.order: NDArray[np.intp] | None = None
         if sample is None:
-            self.bands = cut(m, TILE_ROWS)
+            self.bands = [slice(start, stop, 1) for start, stop in cut(m, TILE_ROWS)]
             self.windows = [(0, n)] * len(self.bands)
         else:
             self.order, self.bands, self.windows, self.band_weight = sample.draw((m, n))
@@ -262,6 +279,18 @@ class _Tiles:
         self.left = np.ascontiguousarray(factors.U * factors.s, dtype)
         self.right = np.ascontiguousarray(right, dtype)
         self.width = TILE_BYTES // (TILE_ROWS * self.left.itemsize)
+        both = zip(self.bands, self.windows, strict=True)
+        self.ends = np.cumsum([_height(band) * (last - first) for band, (first, last) in both]).tolist()
+        self.cells: int = self.ends[-1] if self.ends else 0
+        keep = self.cells * self.left.itemsize <= KEPT_BYTES
+        self.kept = np.empty(self.cells, dtype) if keep else None  # one block: the next operator is given the same
+        self.made = [False] * len(self.bands)
+        same: dict[int, list[int]] = {}
+        for band, (first, _) in enumerate(self.windows):
+            same.setdefault(first, []).append(band)
+        self.apart = len(same) >= GROUPS
+        several = cut(len(self.bands), -(-len(self.bands) // GROUPS))
+        self.groups: list[Any] = list(same.values()) if self.apart else [range(*part) for part in several]
 
     def columns_of(self, B: Array) -> Array:
         """A block of n rows in the order and the precision of the tiles."""
@@ -275,41 +304,31 @@ class _Tiles:
         back[self.order] = out
         return back
 
-    def weight(self, band: int) -> float:
-        """How many cells one that was drawn in a band stands for."""
-        first, last = self.windows[band]
-        return self.band_weight * self.shape[1] / (last - first)
-
-    def count(self, band: int, out: Array) -> None:
-        """Count the rows of a band as often as what was drawn there stands for."""
-        if self.order is not None:
-            out[slice(*self.bands[band])] *= self.left.dtype.type(self.weight(band))
-
-    def counted(self, C: Array) -> Array:
-        """A block of m rows in the precision of the tiles, counted likewise."""
-        if self.order is None:
-            return np.ascontiguousarray(C, self.left.dtype)
-        out = C.astype(self.left.dtype)
-        for band in range(len(self.bands)):
-            self.count(band, out)
-        return out
-
     def operations(self, columns: int) -> float:
         """Of making every tile, mapping it, and multiplying it by a block of so many columns."""
-        cells = sum(
-            (stop - start) * (right - left)
-            for (start, stop), (left, right) in zip(self.bands, self.windows, strict=True)
-        )
-        return float(2 * cells * (self.left.shape[1] + columns + MAP_COST))
+        return float(2 * self.cells * (self.left.shape[1] + columns + MAP_COST))
 
     def of_band(self, band: int) -> Iterator[tuple[Array, slice, slice]]:
-        """Yield (tile, its rows, its columns); the tile's memory is used again by the next."""
-        (start, stop), (first, last) = self.bands[band], self.windows[band]
-        rows = self.left[start:stop]
-        memory = np.empty(rows.shape[0] * min(self.width, last - first), rows.dtype)
+        """Yield (tile, its rows, its columns); the tile's memory is used again by the next where none is kept."""
+        rows, (first, last) = self.bands[band], self.windows[band]
+        height = _height(rows)
+        if self.kept is None:
+            memory = np.empty(height * min(self.width, last - first), self.left.dtype)
+        else:
+            memory = self.kept[self.ends[band] - height * (last - first) : self.ends[band]]
         for left, right in cut(last - first, self.width):
             cols = slice(first + left, first + right)
-            tile = memory[: rows.shape[0] * (right - left)].reshape(rows.shape[0], right - left)
-            np.matmul(rows, self.right[cols].T, out=tile)
-            self.cell_map(tile.reshape(-1))
-            yield tile, slice(start, stop), cols
+            begin = 0 if self.kept is None else height * left
+            cells = memory[begin : begin + height * (right - left)]
+            tile = cells.reshape(height, right - left)
+            if not self.made[band]:
+                np.matmul(self.left[rows], self.right[cols].T, out=tile)
+                self.cell_map(cells)
+                if self.order is not None:
+                    cells *= cells.dtype.type(self.band_weight * self.shape[1] / (last - first))
+            yield tile, rows, cols
+        self.made[band] = self.kept is not None
+
+
+def _height(band: slice) -> int:
+    return len(range(band.start, band.stop, band.step))
