@@ -1,6 +1,6 @@
 """One discrete-aware iteration beside one plain Soft-Impute iteration of ours, exact and sampled.
 
-MovieLens-100k at 20 % and 80 %, λ = 10, and a synthetic matrix of the shape of
+MovieLens-100k at 20, 40 and 80 %, λ = 10, and a synthetic matrix of the shape of
 MovieLens-10M with 10 million observed, where a whole fit's peak memory is
 measured too. Each problem from a warm start of its own, so that the ranks are
 those of a run under way, at the SVD accuracy of Soft-Impute.
@@ -103,7 +103,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(one(sys.argv[1])))
         return
-    names = ("0.2 float64", "0.2 float32", "0.8 float64", "0.8 float32", "10M")
+    names = (*(f"{share} {dtype}" for share in (0.2, 0.4, 0.8) for dtype in ("float64", "float32")), "10M")
     rows = [row for name in names for row in in_process("iteration.py", name)]
     for some in ([r for r in rows if "peak MiB" not in r], [r for r in rows if "peak MiB" in r]):
         show("one iteration", some)
