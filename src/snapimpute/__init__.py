@@ -29,12 +29,12 @@ from snapimpute.solvers import Result, certify, forecast, solve
 
 if TYPE_CHECKING:
     from snapimpute import baselines, datasets, metrics, rivals, tuning
-    from snapimpute.estimator import SnapImputer, complete
+    from snapimpute.estimator import SnapImputer, complete, load
 
 __version__ = "0.1.0"
 
 _LAZY_MODULES = ("baselines", "datasets", "metrics", "rivals", "tuning")
-_LAZY_NAMES = {"SnapImputer": "estimator", "complete": "estimator"}
+_LAZY_NAMES = dict.fromkeys(("SnapImputer", "complete", "load"), "estimator")
 
 
 def __getattr__(name: str) -> Any:
@@ -77,6 +77,7 @@ __all__ = [
     "complete",
     "datasets",
     "forecast",
+    "load",
     "metrics",
     "rivals",
     "solve",

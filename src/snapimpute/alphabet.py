@@ -6,18 +6,22 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MAX_SYMBOLS = 10_000
 _SHOWN = 20  # longer alphabets are abbreviated in messages
-_HELP = 'give a list of numbers, a range such as "1:5" or "0.5:5:0.5", or a list such as "-1,1"'
+_HELP = (
+    'give a list of numbers, a range such as "1:5" or "0.5:5:0.5", a list such as "-1,1", '
+    'or labels from lowest to highest such as ["low", "mid", "high"]'
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Alphabet:
-    """A sorted set of distinct finite numbers, with any spacing.
+    """A sorted set of distinct finite numbers, with any spacing; the numbers may stand for labels.
 
     Build one with :meth:`of`, which also takes the short forms that every
     function with an ``alphabet`` argument takes.
@@ -26,6 +30,8 @@ class Alphabet:
     ----------
     symbols : array of float
         At least one symbol; sorted on construction, duplicates refused.
+    labels : tuple of str, optional
+        What the symbols stand for, from lowest to highest; the symbols are then 0, 1, 2, ….
 
     Examples
     --------
@@ -33,9 +39,12 @@ class Alphabet:
     Alphabet([1, 2, 3, 4, 5])
     >>> Alphabet.of("0.5:2:0.5").snap([0.2, 0.75, 9.0])
     array([0.5, 1. , 2. ])
+    >>> Alphabet.of(["no", "yes"]).decode([1.0, 0.0])
+    array(['yes', 'no'], dtype=object)
     """
 
     symbols: NDArray[np.float64]
+    labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         symbols = _as_floats(self.symbols)
@@ -53,13 +62,28 @@ class Alphabet:
             raise ValueError(f"alphabet symbols must differ by more than rounding error, got {low} and {high}")
         symbols.flags.writeable = False
         object.__setattr__(self, "symbols", symbols)
+        if self.labels is not None:
+            self._check_labels(symbols)
+
+    def _check_labels(self, symbols: NDArray[np.float64]) -> None:
+        labels = tuple(map(str, self.labels or ()))
+        if len(set(labels)) < len(labels):
+            again = next(label for label in labels if labels.count(label) > 1)
+            raise ValueError(f"the labels of an alphabet must differ, got {again!r} twice")
+        if not np.array_equal(symbols, np.arange(len(labels))):
+            raise ValueError(f"{len(labels)} labels stand for 0, 1, …, {len(labels) - 1}, got symbols {symbols}")
+        object.__setattr__(self, "labels", labels)
 
     @classmethod
     def of(cls, spec: AlphabetLike) -> Alphabet:
-        """Read an alphabet from a list, ``"1:5"``, ``"0.5:5:0.5"``, ``"-1,1"`` or an `Alphabet`."""
+        """Read an alphabet from a list, ``"1:5"``, ``"0.5:5:0.5"``, ``"-1,1"``, ordered labels or an `Alphabet`."""
         if isinstance(spec, Alphabet):
             return spec
-        return cls(_parse(spec) if isinstance(spec, str) else _as_floats(spec))
+        if isinstance(spec, str):
+            return cls(_parse(spec))
+        if len(spec) and all(isinstance(label, str) for label in spec):
+            return cls(np.arange(float(len(spec))), tuple(map(str, spec)))
+        return cls(_as_floats(spec))
 
     def __len__(self) -> int:
         return int(self.symbols.size)
@@ -68,16 +92,47 @@ class Alphabet:
         return iter(self.symbols.tolist())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Alphabet) and np.array_equal(self.symbols, other.symbols)
+        same = isinstance(other, Alphabet) and self.labels == other.labels
+        return same and np.array_equal(self.symbols, other.symbols)
 
     def __hash__(self) -> int:
         return hash(self.symbols.tobytes())
 
     def __repr__(self) -> str:
-        names = [f"{a:.15g}" for a in self]
+        names = self.names()
         if len(names) > _SHOWN:
             names[3:-1] = ["..."]
         return f"Alphabet([{', '.join(names)}])"
+
+    def names(self) -> list[str]:
+        """The symbols as text: a number, or a label in quotes."""
+        return [f"{a:.15g}" for a in self] if self.labels is None else [repr(label) for label in self.labels]
+
+    def decode(self, symbols: ArrayLike) -> NDArray[Any]:
+        """Return what symbols stand for: their labels, or themselves; NaN stays, as None among labels."""
+        values = np.asarray(symbols, dtype=np.float64)
+        if self.labels is None:
+            return values
+        known = np.array([*self.labels, None], dtype=object)
+        return known[np.where(np.isnan(values), len(self.labels), values).astype(np.intp)]
+
+    def encode(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the symbols that labels stand for; NaN where a value is missing.
+
+        Raises
+        ------
+        ValueError
+            For a value that is no label, naming it and how many there are.
+        """
+        codes: dict[Any, float] = {label: float(code) for code, label in enumerate(self.labels or ())}
+        out = np.array([codes.get(value, -1.0) if isinstance(value, str) else np.nan for value in values.flat])
+        strange = [value for value, code in zip(values.flat, out, strict=True) if code < 0 or not _is_label(value)]
+        if strange:
+            raise ValueError(
+                f"{len(strange)} value(s) not in {self!r}, the first is {strange[0]!r}: correct the data or the "
+                f"alphabet, or name a code for missing in missing="
+            )
+        return out.reshape(values.shape)
 
     @property
     def spacing(self) -> float | None:
@@ -154,7 +209,12 @@ class Alphabet:
         return np.bincount(self.indices(flat), minlength=len(self)) / flat.size
 
 
-AlphabetLike = Alphabet | str | Sequence[float] | NDArray[np.float64]
+AlphabetLike = Alphabet | str | Sequence[float] | Sequence[str] | NDArray[np.float64]
+
+
+def _is_label(value: object) -> bool:
+    """Whether a value can stand where labels do: text, or nothing (None, NaN, pandas' NA)."""
+    return isinstance(value, str) or value is None or value != value or type(value).__name__ == "NAType"  # noqa: PLR0124
 
 
 def _as_floats(spec: ArrayLike) -> NDArray[np.float64]:

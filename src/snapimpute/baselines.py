@@ -113,15 +113,15 @@ class DampedBiases:
         observations : Observations
         damping_rows, damping_cols : float
             How many observations of an average row or column are imagined in
-            addition to those there are; 0 is no damping.
+            addition to those there are; 0 is no damping, infinity no bias.
         max_sweeps : int
         tol : float
             Stop when no bias moves by more than `tol` times the standard
             deviation of the values in a sweep. The sweeps converge fast unless the damping is close to 0.
         """
         for name, damping in (("damping_rows", damping_rows), ("damping_cols", damping_cols)):
-            if not (np.isfinite(damping) and damping >= 0):
-                raise ValueError(f"{name} must be a finite number, 0 or larger, got {damping!r}")
+            if not damping >= 0:
+                raise ValueError(f"{name} must be a number, 0 or larger, got {damping!r}")
         if max_sweeps < 1 or not tol >= 0:
             raise ValueError(f"max_sweeps must be at least 1 and tol at least 0, got {max_sweeps!r} and {tol!r}")
         rows, cols, (m, n) = observations.rows, observations.cols, observations.shape

@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from numbers import Integral
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.decide import Decide, Decider, check_decide
+from snapimpute.foldin import fold_in
+from snapimpute.model import Model, in_units
+from snapimpute.model_io import read_model, write_model
+from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
-from snapimpute.operators.threads import cut
-from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.plan import Plan, Strength, settle
-from snapimpute.recipe import Center, Weights
+from snapimpute.penalties import DiscretePenalty, Nuclear, SpectralPenalty
+from snapimpute.plan import MIN_OBSERVED, Plan, Strength, quick, settle
+from snapimpute.problem import Problem
+from snapimpute.recipe import Center, Weights, offsets
 from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver
-from snapimpute.tables import BLOCK_CELLS, Index, Table, read_table
+from snapimpute.tables import Table, read_table
+from snapimpute.tuning import Metric, choose
 from snapimpute.types import Array
 
 _SHOWN_VALUES = 20
+SHARE = 0.2
+"""Of the observed cells that are held out to calibrate on, and by `SnapImputer.score`."""
+
+METRICS: dict[Decide, Metric] = {"accuracy": "error", "mae": "mae", "rmse": "rmse", "nearest": "error"}
 
 
 class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill the missing cells of a table with symbols of a finite alphabet.
 
     The table is modelled as offsets plus a matrix of low rank whose unobserved
-    entries are drawn to the alphabet; each missing cell gets the symbol nearest
-    to its estimate. Observed cells are not changed.
+    entries are drawn to the alphabet. Each missing cell gets the symbol that
+    ``decide`` asks for, by calibrated probabilities. Observed cells are not changed.
 
     Parameters
     ----------
-    alphabet : list, str or Alphabet
-        The symbols a cell can have: ``[0, 1]``, ``"1:5"``, ``"0.5:5:0.5"``.
-        Required.
+    alphabet : list, str, Alphabet, or a dict or list of such
+        The symbols a cell can have: ``[0, 1]``, ``"1:5"``, ``"0.5:5:0.5"``, or
+        labels from lowest to highest, ``["low", "mid", "high"]``. A dict by the
+        name or position of columns, or a list with one entry for each, gives
+        columns their own; None there is a column of any numbers. "infer" looks
+        at the values; ``alphabet_`` is what it found. Required.
     spectral : {"nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad", "rank"} or SpectralPenalty
         What favours low rank: the nuclear norm, the log-sum penalty with
         θ = √λ, the capped ℓ1 with θ = 2λ, the truncated nuclear norm with r = 3
@@ -52,18 +66,33 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         frequencies, or one number for each symbol in ascending order.
     lam, xi : float or "auto"
         Strengths of the two. "auto" chooses them on a fifth of the observed
-        cells, held out for that, by the share of symbols predicted wrongly; then
-        everything observed is fitted again with the strengths chosen. ξ = 0 is
-        among those tried: ``xi_ == 0`` says that discreteness did not help.
+        cells, held out for that, by the loss of ``decide``; then everything
+        observed is fitted again with the strengths chosen. ξ = 0 is among those
+        tried: ``xi_ == 0`` says that discreteness did not help, and ``verdict_``
+        by how much. With several alphabets ξ is in units of each.
     solver : str or Solver
         "auto" takes one that fits the penalties, and ``solver_why_`` says why;
         else a name of ``solvers.SOLVERS`` or a solver with its parameters. What
         the solver has no use for is not tuned: ξ is 0 for one that does not
         treat a discrete penalty.
-    center : {"auto", "mean", "biases"} or None
-        What is subtracted before modelling: the mean, or the mean and damped
-        row and column biases. "auto" tries both on the held-out cells, with
-        ξ = 0 while ξ is open, and keeps the better one.
+    center : {"auto", "mean", "rows", "columns", "biases"} or None
+        What is subtracted before modelling: the mean, and damped biases of rows,
+        of columns or of both; the damping is tuned. "auto" tries the mean (of
+        columns, where they differ in kind) and both biases on the held-out cells,
+        with ξ = 0 while ξ is open, and keeps the better one.
+    decide : {"accuracy", "mae", "rmse", "nearest"}
+        What a symbol is to minimise: the chance of being wrong, the expected
+        absolute or squared error, or the distance to the estimate. All but the
+        last need probabilities, calibrated on held-out cells.
+    min_confidence : float
+        Cells whose symbol is less probable than that stay missing.
+    continuous : {"fit", "passthrough"}
+        What becomes of columns of any numbers: they are part of the model and get
+        its estimates, or they are left alone.
+    missing : sequence
+        Values that mean missing, such as ``[-99, "?"]``, besides NaN and null.
+    cv : int, optional
+        Tune on so many folds instead of one fifth.
     max_iter : int
         Iterations at most, of each fit.
     tol : float
@@ -76,19 +105,30 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         estimated on a sample of them; "auto" takes a sample of huge tables only.
     dtype : {"float64", "float32"}
         Precision of the fit; float32 needs half the memory.
+    backend : {"cpu"}
+        Where the fit runs.
     random_state : int
         Seed of the held-out cells and of the solver: same seed, same result.
+    callback : callable, optional
+        Called in every iteration of the last fit, as in `solve`.
 
     Attributes
     ----------
     left_, singular_values_, right_ : arrays of shape (m, r), (r,) and (n, r)
         The factors: ``left_ @ diag(singular_values_) @ right_.T``.
-    offsets_ : LowRank or None
-        What was subtracted before; `predict_mean` adds it again.
-    alphabet_ : Alphabet
+    offsets_ : LowRank
+        What was subtracted before; `predict_mean` adds it again. Without a centre
+        it is 0 but for rows and columns without any observed cell.
+    scale_ : array of shape (n,)
+        What a unit of the model is in each column; 1 if all have one alphabet.
+    alphabet_ : Alphabet or list
+        One for all columns, or one for each; None for columns of any numbers.
     lam_, xi_ : float
         The strengths used.
-    center_ : {"mean", "biases"} or None
+    center_, damping_
+        What was subtracted, and the damping of row and column biases.
+    verdict_ : Verdict or None
+        Whether discreteness beat rounding on the held-out cells, by how much, and how sure that is.
     solver_, solver_why_ : str
         The solver that was run with its parameters, and why it was taken.
     choice_ : Choice or None
@@ -125,6 +165,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     held out: "auto" then means the mean as centre, ξ = 0 and a λ of about a
     fiftieth of the largest that matters.
 
+    A row or column without any observed cell has the bias 0 and no factors: it
+    gets the mean and the bias of the column or row it crosses, and probabilities
+    as usual there. `transform` takes any rows: the factors of each follow from its
+    observed cells (`foldin`), for rows of the fit as for others.
+
     Examples
     --------
     >>> X = np.array([[5, 4, np.nan, 1], [np.nan, 4, 1, 1], [1, np.nan, 5, 5], [1, 1, 5, np.nan]])
@@ -137,7 +182,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        alphabet: AlphabetLike | None = None,
+        alphabet: Any = None,
         *,
         spectral: str | SpectralPenalty = "nuclear",
         discrete: str | DiscretePenalty | None = "l1",
@@ -146,12 +191,19 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         xi: Strength = "auto",
         solver: str | Solver[Any] = "auto",
         center: Center | Literal["auto"] = "auto",
+        decide: Decide = "accuracy",
+        min_confidence: float = 0.0,
+        continuous: Literal["fit", "passthrough"] = "fit",
+        missing: Sequence[Any] = (),
+        cv: int | None = None,
         max_iter: int = 300,
         tol: float = 1e-4,
         max_rank: int | None = None,
         alphabet_term: AlphabetTerm = "auto",
+        backend: str = "cpu",
         dtype: Precision = "float64",
         random_state: int = 0,
+        callback: Callable[[Any], Any] | None = None,
     ) -> None:
         self.alphabet = alphabet
         self.spectral = spectral
@@ -161,12 +213,19 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.xi = xi
         self.solver = solver
         self.center = center
+        self.decide = decide
+        self.min_confidence = min_confidence
+        self.continuous = continuous
+        self.missing = missing
+        self.cv = cv
         self.max_iter = max_iter
         self.tol = tol
         self.max_rank = max_rank
         self.alphabet_term = alphabet_term
+        self.backend = backend
         self.dtype = dtype
         self.random_state = random_state
+        self.callback = callback
 
     # ---------------------------------------------------------------- fitting
     def fit(self, X: Any, y: None = None) -> SnapImputer:
@@ -178,31 +237,37 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         y : None
             Not used; scikit-learn passes it.
         """
-        self._fit(X, read_table(X))
+        self._fit(X, self._read(X))
         return self
 
     def fit_transform(self, X: Any, y: None = None) -> Any:
         """Fit to a table and return it filled."""
-        table = read_table(X)
+        table = self._read(X)
         table.check_fillable()  # before a long fit, not after it
         self._fit(X, table)
         return self._filled(table)
 
+    def _read(self, X: Any) -> Table:
+        if self.continuous not in ("fit", "passthrough"):
+            raise ValueError(f'continuous must be "fit" or "passthrough", got {self.continuous!r}')
+        if isinstance(self.missing, str) or not isinstance(self.missing, Sequence | np.ndarray):
+            raise ValueError(f'missing must be a list of values such as [-99, "?"], got {self.missing!r}')
+        if self.alphabet is None:
+            raise ValueError(_no_alphabet(read_table(X, "infer", missing=self.missing)))
+        return read_table(X, self.alphabet, missing=self.missing, leave=self.continuous == "passthrough")
+
     def _fit(self, X: Any, table: Table) -> None:
-        limits: dict[str, Any] = {
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-            "max_rank": self.max_rank,
-            "alphabet_term": self.alphabet_term,
-            "dtype": self.dtype,
-            "random_state": _check_seed(self.random_state),
-        }
-        alphabet = _read_alphabet(self.alphabet, table)
-        observations = table.observations(alphabet)
+        decide, sure = check_decide(self.decide), _check_confidence(self.min_confidence)
+        if self.backend != "cpu":
+            raise ValueError(f'backend must be "cpu", got {self.backend!r}')
+        limits = self._limits()
         validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
+        book, observed = table.codebook, table.observations()
+        scale = book.scale(observed.cols, observed.values)
+        known = in_units(observed, scale)
         plan = settle(
-            observations,
-            alphabet,
+            known,
+            book.one or book.scaled(scale),
             spectral=self.spectral,
             discrete=self.discrete,
             weights=self.weights,
@@ -210,19 +275,51 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             xi=self.xi,
             center=self.center,
             solver=self.solver,
+            metric=METRICS[decide],
+            cv=self.cv,
             **limits,
         )
-        result = plan.fit(observations, self.solver, **limits)
-        self._row_labels = table.row_labels
-        self._keep(plan, result)
+        result = plan.fit(known, self.solver, callback=self.callback, **limits)
+        decider = Decider.fit(book, decide, observed, self._held_out(known, scale, plan, limits), sure)
+        self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
 
-    def _keep(self, plan: Plan, result: Result) -> None:
+    def _limits(self) -> dict[str, Any]:
+        return {
+            "max_iter": self.max_iter,
+            "tol": self.tol,
+            "max_rank": self.max_rank,
+            "alphabet_term": self.alphabet_term,
+            "dtype": self.dtype,
+            "random_state": _check_seed(self.random_state),
+        }
+
+    def _held_out(
+        self, known: Observations, scale: Array, plan: Plan, limits: dict[str, Any]
+    ) -> list[tuple[Observations, Array]]:
+        """Cells that were held out with their estimates, to calibrate on: those of the tuning, or of one more fit."""
+        if self.decide == "nearest" or len(known) < MIN_OBSERVED or min(known.shape) == 1:
+            return []
+        choice = plan.choice
+        if choice is None:
+            strengths = {"lam": plan.lam, "xi": plan.xi}
+            choice = choose(known, plan.recipe, **strengths, solver=self.solver, share=SHARE, **quick(limits))
+        return [
+            (one.observations.with_values(one.observations.values * units), one.estimate * units)
+            for one in choice.held_out
+            for units in (scale[one.observations.cols],)
+        ]
+
+    def _keep(self, plan: Plan, result: Result, model: Model, observed: Observations) -> None:
         recipe = plan.recipe
-        self.alphabet_, self.center_, self.choice_ = recipe.alphabet, recipe.center, plan.choice
+        self._plan, self._model, self._observed = plan, model, observed
+        self.alphabet_, self.scale_ = model.codebook.by_column, model.scale
+        self.center_, self.damping_ = recipe.center, recipe.damping
+        self.choice_ = plan.choice
+        self.verdict_ = None if plan.choice is None else plan.choice.verdict
         self.lam_ = recipe.spectral.lam if isinstance(recipe.spectral, SpectralPenalty) else plan.lam
         self.xi_ = recipe.discrete.xi if isinstance(recipe.discrete, DiscretePenalty) else plan.xi
         self.left_, self.singular_values_, self.right_ = result.x.U, result.x.s, result.x.V
-        self.offsets_ = result.offsets
+        self.offsets_ = model.offsets
         self.solver_, self.solver_why_ = result.settings["solver"], result.settings["why"]
         self.n_iter_, self.status_, self.history_ = result.n_iter, result.status, result.history
         if result.status.code == "interrupted":  # the best so far is kept, but a script must not go on with it
@@ -232,80 +329,257 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     # ---------------------------------------------------------------- filling
     def transform(self, X: Any) -> Any:
-        """Fill the missing cells of the table that was fitted.
+        """Fill the missing cells of a table with the columns of the one that was fitted, and any rows.
 
-        Cells that are observed in X stay as they are; the others get the symbols
-        of the fit.
+        Cells that are observed in X stay as they are. What is written into a row
+        follows from its observed cells, whether it was part of the fit or not.
 
         Parameters
         ----------
         X : array, sparse matrix or frame
-            With the rows and columns of the table that was fitted, in the same
-            order.
         """
         check_is_fitted(self, "left_")
-        table = read_table(X)
+        return self._filled(self._read_again(X))
+
+    def _read_again(self, X: Any) -> Table:
         validate_data(self, X, reset=False, skip_check_array=True)  # number and names of the columns
-        self._check_rows(table)
-        table.check_symbols(self.alphabet_)
-        return self._filled(table)
+        table = read_table(X, self._model.codebook, missing=self.missing)
+        table.check_symbols()
+        return table
 
     def _filled(self, table: Table) -> Any:
-        return table.filled(_Symbols(self._estimate(), self.alphabet_), self.alphabet_)
+        estimates = self._model.folded(table.cells(), table.shape[0])
+        return table.filled(estimates.symbols, may_abstain=self._model.decider.min_confidence > 0)
 
-    def _check_rows(self, table: Table) -> None:
-        count, fitted = table.shape[0], self.left_.shape[0]
-        if count != fitted:
-            raise ValueError(
-                f"X has {count} rows, but this SnapImputer was fitted on {fitted}: transform fills the rows "
-                f"it was fitted on; to fill others, fit on a table that holds them"
-            )
-        here, there = table.row_labels, self._row_labels
-        if here is not None and there is not None and not here.equals(there):
-            labels = list(zip(map(repr, here), map(repr, there), strict=True))
-            row = next((i for i, (label, known) in enumerate(labels) if label != known), 0)
-            raise ValueError(
-                f"the index of X is not the one this SnapImputer was fitted on: row {row} is {labels[row][0]}, "
-                f"expected {labels[row][1]}; transform fills the rows it was fitted on, in the same order"
-            )
+    def score(self, X: Any, y: None = None) -> float:
+        """Hide a fifth of the observed cells of a table, fill them, and say how well that went.
 
-    # ---------------------------------------------------------------- single cells
-    def predict(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Return the symbols of the fit at the given cells, also where a cell was observed.
-
-        Parameters
-        ----------
-        rows, cols : int or array of int
-            Zero-based positions, broadcast against each other.
-        """
-        estimate = self.predict_mean(rows, cols)
-        return self.alphabet_.snap(estimate)
-
-    def predict_mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Return the estimates at the given cells before they become symbols, to rank by.
-
-        Parameters
-        ----------
-        rows, cols : int or array of int
-            Zero-based positions, broadcast against each other.
+        The share of right symbols, or minus the mean absolute or the root mean
+        squared error, as ``decide`` asks; in columns of any numbers minus the
+        squared error in units of the model counts. Higher is better.
         """
         check_is_fitted(self, "left_")
-        return self._estimate().entries(rows, cols)
+        table = self._read_again(X)
+        rows, cols, values = table.cells()
+        hidden = np.random.default_rng(_check_seed(self.random_state)).permutation(values.size)[: max(values.size // 5, 1)]
+        if values.size < 2:
+            raise ValueError(f"a table with {values.size} observed cell(s) cannot be scored: some have to be hidden")
+        kept = np.setdiff1d(np.arange(values.size), hidden)
+        model = self._model.deciding(self._model.decider.decide, 0.0)
+        found = model.folded((rows[kept], cols[kept], values[kept]), table.shape[0]).symbols(rows[hidden], cols[hidden])
+        off = (found - values[hidden]) / self.scale_[cols[hidden]]
+        if self._model.decider.decide == "mae":
+            return -float(np.mean(np.abs(off)))
+        if self._model.decider.decide == "rmse":
+            return -float(np.sqrt(np.mean(off**2)))
+        discrete = np.array([self._model.codebook[col] is not None for col in cols[hidden]])
+        return float(np.mean(np.where(discrete, np.abs(off) < 1e-9, -(off**2))))
 
-    def _estimate(self) -> LowRank:
-        """The low-rank matrix and the offsets together."""
-        x = LowRank(self.left_, self.singular_values_, self.right_)
-        return x if self.offsets_ is None else LowRank.combine([1.0, 1.0], [x, self.offsets_])
+    # ---------------------------------------------------------------- single cells
+    def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[Any]:
+        """Return the decided symbols at cells of the table that was fitted, also where a cell was observed.
+
+        Labels where the alphabet has labels; NaN or None where no symbol is
+        probable enough for ``min_confidence``.
+
+        Parameters
+        ----------
+        rows, cols : int or array of int
+            Zero-based positions, broadcast against each other.
+        """
+        r, c, shape = self._cells(rows, cols)
+        symbols = self._model.fitted().symbols(r, c) if r.size else np.zeros(0)
+        book = self._model.codebook
+        if all(kind is None or kind.labels is None for kind in book.kinds):
+            return symbols.reshape(shape)
+        out = symbols.astype(object)
+        for alphabet, some in book.groups:
+            inside = np.isin(c, some)
+            out[inside] = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
+        return out.reshape(shape)
+
+    def predict_mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return the estimates at the given cells before they become symbols, neither snapped nor held in range.
+
+        Parameters
+        ----------
+        rows, cols : int or array of int
+            Zero-based positions, broadcast against each other.
+        """
+        r, c, shape = self._cells(rows, cols)
+        return self._model.fitted().estimate.entries(r, c).reshape(shape)
+
+    def predict_proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return calibrated probabilities at the given cells: the last axis is the alphabet, in ascending order.
+
+        Parameters
+        ----------
+        rows, cols : int or array of int
+            Zero-based positions, broadcast against each other; the columns must
+            have one alphabet.
+        """
+        r, c, shape = self._cells(rows, cols)
+        groups = np.unique(self._model.codebook.which[c]) if c.size else np.zeros(1, dtype=np.intp)
+        if groups.size != 1 or groups[0] < 0:
+            raise ValueError("predict_proba takes columns with one and the same alphabet at a time")
+        p = self._model.fitted().proba(int(groups[0]), r, c)
+        return p.reshape(*shape, p.shape[1])
+
+    def recommend(self, row: int, k: int = 10) -> NDArray[np.intp]:
+        """Return the k columns with the highest estimates in a row of the fit, of those not observed there.
+
+        Best first; fewer where there are fewer. Columns that were left alone, or
+        hold any numbers, are never among them.
+
+        Parameters
+        ----------
+        row : int
+            Zero-based position.
+        k : int
+
+        Examples
+        --------
+        >>> X = [[5, 4, None, None], [5, 4, 5, 1], [1, 1, 2, 5], [4, 5, 5, None]]
+        >>> SnapImputer("1:5", lam=0.5, xi=0.0).fit(X).recommend(0, k=1)
+        array([2])
+        """
+        r, _, _ = self._cells([row], [0])
+        if not isinstance(k, Integral) or k < 1:
+            raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+        book = self._model.codebook
+        open_ = np.array([book[col] is not None for col in range(self.n_features_in_)])
+        open_[self._observed.cols[self._observed.rows == r[0]]] = False
+        cols = np.flatnonzero(open_)
+        scores = self._model.fitted().estimate.entries(np.full(cols.size, r[0]), cols) if cols.size else np.zeros(0)
+        return cols[np.argsort(-scores, kind="stable")[: int(k)]]
+
+    def _cells(self, rows: ArrayLike, cols: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
+        check_is_fitted(self, "left_")
+        r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
+        for index, size, name in ((r, self._model.shape[0], "rows"), (c, self._model.shape[1], "cols")):
+            if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
+                raise ValueError(f"{name} must be whole numbers between 0 and {size - 1}, positions in the fitted table")
+        return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
+
+    # ---------------------------------------------------------------- more data
+    def partial_fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> SnapImputer:
+        """Take in further observed cells, and go on from the fit there is, at the same strengths.
+
+        A cell that was known gets the new value. Positions beyond the table that
+        was fitted make it larger: new rows, and new columns where all have one
+        alphabet, begin with the factors that their own cells ask for.
+
+        Parameters
+        ----------
+        rows, cols : array of int
+            Zero-based positions.
+        values : array
+            Symbols, or labels where the alphabet has labels.
+        """
+        check_is_fitted(self, "left_")
+        old, model, plan = self._observed, self._model, self._plan
+        new = self._new_cells(rows, cols, values)
+        shape = max(old.shape[0], new.shape[0]), max(old.shape[1], new.shape[1])
+        observed = _merged(old, new, shape)
+        more = shape[1] - old.shape[1]
+        book = type(model.codebook)(model.codebook.kinds, np.append(model.codebook.which, np.zeros(more, dtype=np.intp)))
+        scale = np.append(model.scale, np.ones(more))
+        known = in_units(observed, scale)
+        limits = self._limits()
+        result = plan.fit(known, self.solver, x0=self._grown(known), callback=self.callback, **limits)
+        decider = model.decider.again(book, observed)
+        self.n_features_in_ = shape[1]
+        self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
+        return self
+
+    def _new_cells(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> Observations:
+        book, given = self._model.codebook, np.asarray(values)
+        r, c = np.atleast_1d(np.asarray(rows)), np.atleast_1d(np.asarray(cols))
+        given = np.atleast_1d(given)
+        beyond = c.size and int(c.max()) >= self.n_features_in_
+        if beyond and (book.one is None or hasattr(self, "feature_names_in_")):
+            raise ValueError(
+                f"column {int(c.max())} is new, which needs a table without names whose columns have one alphabet: "
+                f"fit again"
+            )
+        numbers = np.empty(given.shape)
+        for col in np.unique(c).tolist():
+            alphabet = book.one if beyond else book[col]
+            inside = c == col
+            labelled = alphabet is not None and alphabet.labels is not None
+            numbers[inside] = alphabet.encode(given[inside]) if labelled and alphabet else given[inside].astype(float)
+            if alphabet is not None:
+                numbers[inside] = Observations.from_coo(r[inside], c[inside], numbers[inside], alphabet=alphabet).values
+        return Observations.from_coo(r, c, numbers)
+
+    def _grown(self, known: Observations) -> LowRank:
+        """The factors there are, with those of new rows and columns folded in."""
+        model, plan = self._model, self._plan
+        x, (m, n) = model.x, known.shape
+        U, V = np.zeros((m, x.rank)), np.zeros((n, x.rank))
+        U[: x.U.shape[0]], V[: x.V.shape[0]] = x.U * x.s, x.V
+        base = offsets(known, plan.recipe.center, plan.recipe.damping)
+        targets = known.values - (0.0 if base is None else base.entries(known.rows, known.cols))
+        fresh = known.rows >= x.U.shape[0]
+        if fresh.any() and x.rank:
+            seen = fresh & (known.cols < x.V.shape[0])
+            if seen.any():
+                part = Observations.from_coo(known.rows[seen] - x.U.shape[0], known.cols[seen], targets[seen], (m - x.U.shape[0], x.V.shape[0]))
+                U[x.U.shape[0] :] = fold_in(Problem(part, Nuclear(1.0)), x.V, model.shrink)
+        fresh = known.cols >= x.V.shape[0]
+        seen = fresh & (known.rows < x.U.shape[0])
+        if seen.any() and x.rank:
+            part = Observations.from_coo(known.cols[seen] - x.V.shape[0], known.rows[seen], targets[seen], (n - x.V.shape[0], x.U.shape[0]))
+            V[x.V.shape[0] :] = fold_in(Problem(part, Nuclear(1.0)), x.U, model.shrink) / x.s
+        return LowRank(U, np.ones(x.rank), V).orthonormalised()
+
+    # ---------------------------------------------------------------- files
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file: numbers and text, no code; `load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Written atomically; a file that is there is replaced.
+        """
+        check_is_fitted(self, "left_")
+        if self.callback is not None:
+            raise ValueError("a callback is code, which no model file holds: set_params(callback=None) before save")
+        state = {name: value for name, value in vars(self).items() if name not in _KEPT_AS_LISTS}
+        lists = {name: list(vars(self)[name]) for name in _KEPT_AS_LISTS if name in vars(self)}
+        write_model(path, {"state": state, "lists": lists})
 
     # ---------------------------------------------------------------- for scikit-learn
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
         return tags
 
 
-def complete(X: Any, alphabet: AlphabetLike | None = None, **params: Any) -> Any:
+_KEPT_AS_LISTS = ("feature_names_in_",)
+"""Attributes that are arrays of objects: a file holds them as lists of text."""
+
+
+def load(path: str | os.PathLike[str]) -> SnapImputer:
+    """Read a model that `SnapImputer.save` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is no model, is damaged, or was written by a newer version.
+    """
+    content = read_model(path)
+    out = SnapImputer()
+    vars(out).update(content["state"])
+    for name, values in content["lists"].items():
+        setattr(out, name, np.array(values, dtype=object))
+    return out
+
+
+def complete(X: Any, alphabet: Any = None, **params: Any) -> Any:
     """Fill the missing cells of a table with symbols of an alphabet.
 
     Short for ``SnapImputer(alphabet, **params).fit_transform(X)``; everything
@@ -314,7 +588,7 @@ def complete(X: Any, alphabet: AlphabetLike | None = None, **params: Any) -> Any
     Parameters
     ----------
     X : array, sparse matrix or frame
-    alphabet : list, str or Alphabet
+    alphabet : list, str, Alphabet, or a dict or list of such
         For instance ``[0, 1]`` or ``"1:5"``.
     **params
         Parameters of `SnapImputer`.
@@ -334,45 +608,31 @@ def complete(X: Any, alphabet: AlphabetLike | None = None, **params: Any) -> Any
     return SnapImputer(alphabet, **params).fit_transform(X)
 
 
-class _Symbols:
-    """The symbols at cells that lie in a few rows, or in a few columns: only the factors of these are touched.
-
-    Bit for bit what `SnapImputer.predict` gives: the products are the same, in
-    the same order.
-    """
-
-    def __init__(self, estimate: LowRank, alphabet: Alphabet) -> None:
-        self._left = np.ascontiguousarray(estimate.U * estimate.s)
-        self._right = np.ascontiguousarray(estimate.V)
-        self._ones = np.ones(estimate.rank, estimate.dtype)
-        self._alphabet = alphabet
-
-    def __call__(self, rows: Index, cols: Index) -> Array:
-        out = np.empty(rows.size)
-        for start, stop in cut(rows.size, BLOCK_CELLS):
-            out[start:stop] = self._alphabet.snap(self._entries(rows[start:stop], cols[start:stop]))
-        return out
-
-    def _entries(self, rows: Index, cols: Index) -> Array:
-        top, left = rows.min(), cols.min()
-        U, V = self._left[top : rows.max() + 1], self._right[left : cols.max() + 1]
-        if U.shape[0] <= V.shape[0]:  # `entries` copies the first factor
-            return LowRank(U, self._ones, V).entries(rows - top, cols - left)
-        return LowRank(V, self._ones, U).entries(cols - left, rows - top)
-
-
-def _read_alphabet(alphabet: AlphabetLike | None, table: Table) -> Alphabet:
-    if alphabet is not None:
-        return Alphabet.of(alphabet)
-    found = table.distinct()
+def _no_alphabet(table: Table) -> str:
+    """What to say where no alphabet is given."""
+    found = table.codebook.one
     hint = ""
-    if 0 < found.size <= _SHOWN_VALUES:
-        names = ", ".join(f"{value:.15g}" for value in found)
+    if found is not None and len(found) <= _SHOWN_VALUES:
+        names = ", ".join(found.names())
         hint = f"; the values found are {names}, so alphabet=[{names}] if there are no others"
-    raise ValueError(f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1]{hint}')
+    return f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'
 
 
 def _check_seed(seed: object) -> int:
     if not isinstance(seed, Integral) or seed < 0:
         raise ValueError(f"random_state must be a whole number, at least 0, got {seed!r}")
     return int(seed)
+
+
+def _check_confidence(value: object) -> float:
+    if not isinstance(value, Real) or not 0 <= value <= 1:
+        raise ValueError(f"min_confidence must be a number from 0 to 1, got {value!r}")
+    return float(value)
+
+
+def _merged(old: Observations, new: Observations, shape: tuple[int, int]) -> Observations:
+    """All cells of both; what is new takes the place of what is old."""
+    rows, cols = np.append(new.rows, old.rows).astype(np.int64), np.append(new.cols, old.cols).astype(np.int64)
+    _, first = np.unique(rows * shape[1] + cols, return_index=True)
+    values = np.append(new.values, old.values)
+    return Observations.from_coo(rows[first], cols[first], values[first], shape)

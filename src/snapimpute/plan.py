@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
 from snapimpute.alphabet import Alphabet
+from snapimpute.codebook import Codebook
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.recipe import Center, Recipe, Weights
+from snapimpute.recipe import Center, Recipe, Weights, best_damping
 from snapimpute.solvers import Result, Solver, named, pick, solve
-from snapimpute.tuning import Choice, Fit, choose, lam_grid, xi_grid
+from snapimpute.tuning import Choice, Fit, Metric, choose, lam_grid, xi_grid
 
 Strength = float | Literal["auto"]
 
@@ -39,22 +40,27 @@ class Plan:
         λ then comes down the path on which it was chosen.
         """
         problem = self.recipe.problem(observations, self.lam, self.xi)
-        x = None
-        if self.choice is not None and not problem.convex:
-            above = sorted({c.lam for c in self.choice.tried if c.xi == self.xi and c.lam > self.lam}, reverse=True)
+        x = limits.pop("x0", None)
+        if x is None and self.choice is not None and not problem.convex:
+            tried = {xi: {c.lam for c in self.choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
+            above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
+            first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and above and lam >= above[0]]
             more = {
                 name: limits[name]
                 for name in ("max_rank", "alphabet_term", "dtype", "random_state")
                 if name in limits
             }
-            for result in Fit(observations, self.recipe, solver, **more).down(above, self.xi):
-                x = result.x
+            fit = Fit(observations, self.recipe, solver, **more)
+            # A path that began below the largest λ began at the plain fit there.
+            for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
+                for result in fit.down(lams, xi, x):
+                    x = result.x
         return solve(problem, solver, x0=x, **limits)
 
 
 def settle(
     observations: Observations,
-    alphabet: Alphabet,
+    alphabet: Alphabet | Codebook,
     *,
     spectral: str | SpectralPenalty = "nuclear",
     discrete: str | DiscretePenalty | None = "l1",
@@ -63,6 +69,8 @@ def settle(
     xi: Strength = "auto",
     center: Center | Literal["auto"] = "auto",
     solver: Solver[Any] | str = "auto",
+    metric: Metric = "error",
+    cv: int | None = None,
     **limits: Any,
 ) -> Plan:
     """Choose whatever is "auto" on held-out observed cells; see `SnapImputer` for the rules.
@@ -70,9 +78,11 @@ def settle(
     Parameters
     ----------
     observations : Observations
-    alphabet : Alphabet
+    alphabet : Alphabet or Codebook
     spectral, discrete, weights, lam, xi, center, solver
         As in `SnapImputer`.
+    metric, cv
+        As in `choose`.
     **limits
         max_iter, tol, max_rank, alphabet_term, dtype, random_state and progress, as in `choose`.
 
@@ -83,18 +93,31 @@ def settle(
     >>> plan.recipe.center, plan.lam, plan.xi  # too few cells to hold some out
     ('mean', 1.0, 0.0)
     """
-    centers: tuple[Center, ...] = ("mean", "biases") if center == "auto" else (center,)
+    flat: Center = "mean" if isinstance(alphabet, Alphabet) else "columns"
+    centers: tuple[Center, ...] = (flat, "biases") if center == "auto" else (center,)
     recipes = [Recipe(alphabet, spectral, discrete, one, weights) for one in centers]
+    few = len(observations) < MIN_OBSERVED or min(observations.shape) == 1
+    if not few:
+        seed = limits.get("random_state", 0)
+        dampings = [best_damping(observations, one, random_state=seed) for one in centers]
+        recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)
     _refuse_early(observations, recipes[0], solver, xi)
     if len(recipes) == 1 and lam != "auto" and xi != "auto":
         return Plan(recipes[0], lam, xi)
-    if len(observations) < MIN_OBSERVED or min(observations.shape) == 1:
+    if few:
         untuned = lam_grid(observations, recipes[0])[UNTUNED_LAM] if lam == "auto" else lam
         return Plan(recipes[0], untuned, 0.0 if xi == "auto" else xi)
-    return _tuned(observations, recipes, lam, xi, {**limits, "solver": solver})
+    more = {"solver": solver, "metric": metric, "cv": cv}
+    return _tuned(observations, recipes, lam, xi, {**quick(limits), **more})
+
+
+def quick(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits of a fit that is only scored: no more exact than the score."""
+    exact = {"max_iter": min(limits.get("max_iter", 60), 60), "tol": max(limits.get("tol", 1e-3), 1e-3)}
+    return {**limits, **exact}
 
 
 def _tuned(
@@ -125,6 +148,8 @@ def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tupl
 
 def _refuse_early(observations: Observations, recipe: Recipe, solver: Solver[Any] | str, xi: Strength) -> None:
     """Raise now what the solver would object to at the largest ξ, not after an hour at the others."""
+    if isinstance(recipe.alphabet, Codebook) and all(kind is None for kind in recipe.alphabet.kinds):
+        return
     strongest = max(xi_grid(recipe)) if xi == "auto" else xi
     pick(recipe.problem(observations, 1.0, strongest), solver)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases
+from snapimpute.codebook import Codebook
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.penalties import (
@@ -37,7 +38,12 @@ from snapimpute.problem import Problem
 from snapimpute.types import Array
 
 Weights = ArrayLike | Literal["frequency"] | None
-Center = Literal["mean", "biases"] | None
+Center = Literal["mean", "rows", "columns", "biases"] | None
+CENTERS: tuple[Center, ...] = get_args(Literal["mean", "rows", "columns", "biases"])
+Damping = tuple[float, float]
+DAMPING: Damping = (5.0, 5.0)
+DAMPINGS = (1.0, 2.0, 5.0, 12.0, 30.0)
+"""Dampings of the biases of rows and columns: what is taken, and what `best_damping` tries."""
 
 SPECTRAL: dict[str, Callable[[float], SpectralPenalty]] = {
     "nuclear": Nuclear,
@@ -97,7 +103,8 @@ class Recipe:
 
     Parameters
     ----------
-    alphabet : Alphabet
+    alphabet : Alphabet or Codebook
+        With several alphabets, ξ is in units of each (`Recipe.xi_unit`).
     spectral : str or SpectralPenalty
         A name of `SPECTRAL` ("nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad" or "rank"), or a penalty
         that has its λ already.
@@ -107,8 +114,10 @@ class Recipe:
         for each entry: the norm of N unobserved ones gets ξ√N.
     weights : {None, "frequency"} or array_like
         One for each symbol: 1, K times the observed frequencies, or as given.
-    center : {None, "mean", "biases"}
+    center : {None, "mean", "rows", "columns", "biases"}
         What is subtracted before modelling; see `offsets`.
+    damping : (float, float)
+        Of the biases of rows and columns.
 
     Examples
     --------
@@ -117,22 +126,24 @@ class Recipe:
     L1(Alphabet([1, 2, 3, 4, 5]), xi=0.01)
     """
 
-    alphabet: Alphabet
+    alphabet: Alphabet | Codebook
     spectral: str | SpectralPenalty = "nuclear"
     discrete: str | DiscretePenalty | None = "l1"
     center: Center = None
     weights: Weights = None
+    damping: Damping = DAMPING
 
     def __post_init__(self) -> None:
         _check_name("spectral", self.spectral, SPECTRAL, SpectralPenalty)
         if self.discrete is not None:
             _check_name("discrete", self.discrete, (*DISCRETE, "ridge"), DiscretePenalty)
         if isinstance(self.discrete, ByColumn):
-            raise ValueError(
-                "discrete=ByColumn(...) has several alphabets, a recipe only one to decide by: use Problem and solve"
-            )
-        if self.center not in (None, "mean", "biases"):
-            raise ValueError(f'center must be None, "mean" or "biases", got {self.center!r}')
+            raise ValueError("discrete=ByColumn(...) brings its own alphabets: use Problem and solve")
+        if isinstance(self.alphabet, Codebook) and isinstance(self.discrete, DiscretePenalty):
+            raise ValueError(f"discrete={self.discrete!r} has one alphabet, the table has several: name the penalty")
+        if self.center is not None and self.center not in CENTERS:
+            names = ", ".join(map(repr, CENTERS))
+            raise ValueError(f"center must be None or one of {names}, got {self.center!r}")
         self._check_weights()
 
     def _check_weights(self) -> None:
@@ -156,44 +167,100 @@ class Recipe:
     def problem(self, observations: Observations, lam: float, xi: float) -> Problem:
         """Build the problem; a strength that is not open is not used."""
         spectral = SPECTRAL[self.spectral](lam) if isinstance(self.spectral, str) else self.spectral
-        return Problem(observations, spectral, self._penalty(observations, xi), offsets(observations, self.center))
+        base = offsets(observations, self.center, self.damping)
+        return Problem(observations, spectral, self._penalty(observations, xi), base)
+
+    def book(self, columns: int) -> Codebook:
+        """The alphabet of each of so many columns."""
+        return self.alphabet if isinstance(self.alphabet, Codebook) else Codebook.single(self.alphabet, columns)
 
     def _penalty(self, observations: Observations, xi: float) -> DiscretePenalty | None:
         if not isinstance(self.discrete, str):
             return self.discrete
         if self.discrete == "ridge":
             return Ridge(float(observations.values.mean()), xi)
-        if self.discrete == "l2":
+        if isinstance(self.alphabet, Alphabet):
+            return self._of_alphabet(self.alphabet, observations, observations.values, xi)
+        which = np.where(self.alphabet.which < 0, len(self.alphabet.kinds), self.alphabet.which)
+        penalties: list[DiscretePenalty | None] = []
+        for alphabet, cols in self.alphabet.groups:
+            if alphabet is None or (alphabet.symbols.size > 1 and xi == 0):
+                penalties.append(None)
+                continue
+            seen = observations.values[np.isin(observations.cols, cols)]
+            penalties.append(self._of_alphabet(alphabet, observations, seen, xi * self._unit(alphabet)))
+        if not any(penalty is not None for penalty in penalties):
+            return None
+        return ByColumn([*penalties, None], which)
+
+    def _of_alphabet(
+        self, alphabet: Alphabet, observations: Observations, seen: Array, xi: float
+    ) -> DiscretePenalty:
+        kind = str(self.discrete)
+        if kind == "l2":
             m, n = observations.shape
             xi *= math.sqrt(m * n - len(observations))
-        return DISCRETE[self.discrete].build(self.alphabet, xi, self._symbol_weights(observations))
+        return DISCRETE[kind].build(alphabet, xi, self._symbol_weights(alphabet, seen))
 
-    def _symbol_weights(self, observations: Observations) -> Array | None:
+    def _symbol_weights(self, alphabet: Alphabet, seen: Array) -> Array | None:
         if self.weights is None:
             return None
         if isinstance(self.weights, str):
-            return len(self.alphabet) * self.alphabet.frequencies(observations.values)
+            return len(alphabet) * alphabet.frequencies(seen) if seen.size else None
         return np.asarray(self.weights, dtype=np.float64)
 
     @property
     def xi_unit(self) -> float:
         """The ξ that makes the penalty about as strong as the fit of one entry over the distance of two symbols."""
+        return self._unit(self.alphabet) if isinstance(self.alphabet, Alphabet) else 1.0
+
+    def _unit(self, alphabet: Alphabet) -> float:
         if not isinstance(self.discrete, str) or self.discrete == "ridge":
             return 1.0
-        return float(smallest_gap(self.alphabet) ** DISCRETE[self.discrete].power)
+        return float(smallest_gap(alphabet) ** DISCRETE[self.discrete].power)
 
 
-def offsets(observations: Observations, center: Center) -> LowRank | None:
-    """B, the part of the data that is known before any low rank: nothing, the mean, or damped biases."""
+def offsets(observations: Observations, center: Center, damping: Damping = DAMPING) -> LowRank | None:
+    """B, what is known before any low rank: nothing, the mean, or damped biases of rows, columns or both besides."""
     m, n = observations.shape
     if center is None:
         return None
     if center == "mean":
         return LowRank.constant((m, n), ConstantMean.fit(observations).mean)
-    biases = DampedBiases.fit(observations)
+    biases = fitted_biases(observations, center, damping)
     left = np.column_stack([biases.mean + biases.row_biases, np.ones(m)])
     right = np.column_stack([np.ones(n), biases.col_biases])
     return LowRank(left, np.ones(2), right)
+
+
+def fitted_biases(observations: Observations, center: Center, damping: Damping) -> DampedBiases:
+    """The biases of a centre; what it has not is damped to 0."""
+    rows, cols = damping
+    if center == "mean":
+        rows = cols = math.inf
+    return DampedBiases.fit(
+        observations,
+        damping_rows=math.inf if center == "columns" else rows,
+        damping_cols=math.inf if center == "rows" else cols,
+    )
+
+
+def best_damping(observations: Observations, center: Center, *, share: float = 0.2, random_state: int = 0) -> Damping:
+    """The dampings of `DAMPINGS` whose biases alone predict held-out entries best: for rows first, then for columns."""
+    if center in (None, "mean"):
+        return DAMPING
+    kept, held = observations.split(share, random_state=random_state)
+
+    def lost(damping: Damping) -> float:
+        biases = fitted_biases(kept, center, damping)
+        return float(np.mean((biases.entries(held.rows, held.cols) - held.values) ** 2))
+
+    rows, cols = DAMPING
+    if center != "columns":
+        rows = min(DAMPINGS, key=lambda one: lost((one, cols)))
+    if center != "rows":
+        cols = min(DAMPINGS, key=lambda one: lost((rows, one)))
+    return rows, cols
 
 
 def _check_name(what: str, value: object, names: Iterable[str], kind: type) -> None:

@@ -8,16 +8,16 @@ scipy sparse          not stored; a stored zero is an observation
 pandas, polars, …     null (NA, None, NaT) or NaN
 ====================  ===============================================================
 
-`read_table` gives a `Table`, which lists its observed cells piece by piece and
-returns a copy of itself with its missing cells filled. What was observed is
-copied, not converted.
+Further codes can be named. `read_table` gives a `Table`, which lists its observed
+cells piece by piece and returns a copy of itself with its missing cells filled.
+What was observed is copied, not converted.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.checks import as_float
+from snapimpute.codebook import Codebook, Levels
 from snapimpute.observations import Observations
 from snapimpute.operators.threads import cut
 from snapimpute.types import Array
@@ -36,7 +37,7 @@ Cells = tuple[Index, Index, Array]
 """Rows, columns and values of some cells."""
 
 SymbolsAt = Callable[[Index, Index], Array]
-"""Gives the symbols to write at cells that lie in a few rows, or in a few columns."""
+"""Gives the numbers to write at cells that lie in a few rows, or in a few columns; NaN leaves a cell missing."""
 
 BLOCK_CELLS = 1 << 17
 """Cells read or filled at once: a block and its indices take a few megabytes."""
@@ -45,30 +46,44 @@ MAX_FILLED_CELLS = 100_000_000
 """A sparse table with more cells than this is not filled: the result would be dense."""
 
 
-def read_table(X: Any) -> Table:
+def read_table(X: Any, alphabet: Any, *, missing: Sequence[Any] = (), leave: bool = False) -> Table:
     """Take in a table of any supported kind.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or frame
+    alphabet : Codebook, or what `Codebook.of` takes
+    missing : sequence
+        Values that mean missing, besides those above.
+    leave : bool
+        Whether columns of any numbers are left alone.
 
     Raises
     ------
     ValueError, TypeError
-        If it has not two dimensions, is empty, or holds something else than
-        numbers; a column of a frame is named.
+        If it has not two dimensions, is empty, or holds something that is
+        neither a number nor a label; a column of a frame is named.
 
     Examples
     --------
-    >>> read_table([[1, None], [2, 5]]).shape
-    (2, 2)
+    >>> table = read_table([["n", None], ["y", "?"]], ["n", "y"], missing=["?"])
+    >>> table.shape, table.observations().values
+    ((2, 2), array([0., 1.]))
     """
     if sp.issparse(X):
-        table: Table = SparseTable(X)
+        table: Table = SparseTable(X, missing)
     else:
         frame = nw.from_native(X, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
             raise TypeError(f"{type(X).__name__} is a query, not a table yet: call its collect() first")
-        table = FrameTable(frame) if isinstance(frame, nw.DataFrame) else ArrayTable(X)
+        table = FrameTable(frame, missing) if isinstance(frame, nw.DataFrame) else ArrayTable(X, missing)
     for size, name in zip(table.shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
             raise ValueError(f"found a table with 0 {name} (shape={table.shape}) while a minimum of 1 is required.")
+    if isinstance(alphabet, Codebook):
+        table.take(alphabet)
+    else:
+        table.take(Codebook.of(alphabet, table.shape[1], table.names, levels=table.levels, leave=leave))
     return table
 
 
@@ -76,18 +91,30 @@ class Table(ABC):
     """What is known of a table, cell by cell, and the way back to its kind."""
 
     shape: tuple[int, int]
+    codebook: Codebook
+    names: list[Any] | None = None
+    """Of the columns of a frame."""
+
     row_labels: Any = None
     """The index of a pandas frame, which names its rows; None for the other kinds."""
 
     max_cells: float = math.inf
 
-    @abstractmethod
-    def pieces(self) -> Iterator[Cells]:
-        """Yield the observed cells, some at a time; no cell comes twice."""
+    def take(self, codebook: Codebook) -> None:
+        """Set what the columns hold."""
+        self.codebook = codebook
 
     @abstractmethod
-    def filled(self, symbols_at: SymbolsAt, alphabet: Alphabet) -> Any:
-        """Return a copy of the same kind with a symbol in every missing cell."""
+    def levels(self, col: int) -> Levels:
+        """The different values of a column."""
+
+    @abstractmethod
+    def pieces(self) -> Iterator[Cells]:
+        """Yield the observed cells that are not left alone, some at a time; no cell comes twice."""
+
+    @abstractmethod
+    def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> Any:
+        """Return a copy of the same kind with a symbol in every missing cell, or where one is given."""
 
     def place(self, row: int, col: int) -> str:
         """How a message names a cell."""
@@ -99,77 +126,147 @@ class Table(ABC):
         if m * n > self.max_cells:
             raise ValueError(
                 f"filling this sparse {m}×{n} table would make a dense array of {m * n:,} cells, more than "
-                f"{self.max_cells:,}: fit it, and ask for the cells you need with predict(rows, cols)"
+                f"{self.max_cells:,}: fit it, and ask for the cells you need with predict(rows, cols), or for the "
+                f"best ones of a row with recommend(row, k)"
             )
 
-    def check_symbols(self, alphabet: Alphabet) -> None:
-        """Refuse values that are not in the alphabet, naming the first cell and how many there are."""
-        count, first = 0, ""
+    def check_symbols(self) -> None:
+        """Refuse values that are not in the alphabet of their column, naming the first cell and how many there are."""
+        bad: dict[Alphabet, tuple[int, str]] = {}
         for rows, cols, values in self.pieces():
-            bad = np.flatnonzero(~alphabet.contains(values))
-            if bad.size and not count:
-                i = bad[0]
-                first = f"{values[i]:.15g} at {self.place(int(rows[i]), int(cols[i]))}"
-            count += bad.size
-        if count:
+            for alphabet, some in self.codebook.groups:
+                inside = np.isin(cols, some) if len(self.codebook.groups) > 1 else np.ones(cols.size, dtype=bool)
+                wrong = ~np.isfinite(values) if alphabet is None else ~alphabet.contains(values)
+                found = np.flatnonzero(wrong & inside)
+                if found.size and alphabet is None:
+                    raise ValueError(f"{self.place(int(rows[found[0]]), int(cols[found[0]]))} is not finite")
+                if found.size and alphabet is not None:
+                    i = found[0]
+                    here = f"{values[i]:.15g} at {self.place(int(rows[i]), int(cols[i]))}"
+                    count, first = bad.get(alphabet, (0, here))
+                    bad[alphabet] = count + found.size, first
+        for alphabet, (count, first) in bad.items():
             raise ValueError(
                 f"{count} value(s) not in {alphabet!r}, the first is {first}: correct the data or the alphabet; "
-                f"a code for missing (such as -1 or 99) must become NaN or null before"
+                f"a code for missing (such as -1 or 99) must become NaN or null before, or be named in missing="
             )
 
-    def observations(self, alphabet: Alphabet) -> Observations:
-        """All observed cells, with values exactly on the symbols."""
-        self.check_symbols(alphabet)
-        rows, cols, values = self._all_cells()
-        return Observations.from_coo(rows, cols, values, self.shape, alphabet=alphabet)
+    def observations(self) -> Observations:
+        """All observed cells that are not left alone, with values exactly on the symbols."""
+        self.check_symbols()
+        rows, cols, values = self.cells()
+        for alphabet, some in self.codebook.groups:
+            if alphabet is not None:
+                inside = np.isin(cols, some) if len(self.codebook.groups) > 1 else slice(None)
+                values[inside] = alphabet.snap(values[inside])
+        return Observations.from_coo(rows, cols, values, self.shape)
 
-    def distinct(self) -> Array:
-        """The different values that were observed, in ascending order."""
-        return np.unique(self._all_cells()[2])
-
-    def _all_cells(self) -> Cells:
+    def cells(self) -> Cells:
+        """All observed cells that are not left alone; there may be none."""
         none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
         rows, cols, values = zip(none, *self.pieces(), strict=True)
         return np.concatenate(rows), np.concatenate(cols), np.concatenate(values)
 
 
 class ArrayTable(Table):
-    """A numpy array, masked array or nested list.
+    """A numpy array, masked array or nested list, of numbers or labels.
 
     The dtype stays if it can hold every symbol (floats always can), else it
     becomes float64. A masked array comes back as a plain one: nothing is
     masked any more.
     """
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Any, missing: Sequence[Any]) -> None:
         given = np.asarray(X)
         if given.ndim != 2:
             raise ValueError(
                 f"expected a two-dimensional table, got {given.ndim} dimension(s), shape {given.shape}: "
                 f"reshape a single column with X.reshape(-1, 1), a single row with X.reshape(1, -1)"
             )
-        self.shape = given.shape
-        self._given = given if given.dtype.kind in "biuf" else as_float(X, ndim=2)
+        if given.dtype.kind == "U" and not isinstance(X, np.ndarray):
+            given = np.array(X, dtype=object)  # numbers beside text stay numbers
+        text = given.dtype.kind == "U" or (given.dtype.kind == "O" and any(isinstance(x, str) for x in given.flat))
+        if given.dtype.kind not in "biuf" and not text:
+            given = as_float(X, ndim=2)  # or refuses it
+        self.shape = (given.shape[0], given.shape[1])
+        self._given, self._missing_codes = given, missing
         self._mask = np.ma.getmaskarray(X) if np.ma.is_masked(X) else None
+        self._codes: Array | None = None
         self._bands = cut(self.shape[0], max(1, BLOCK_CELLS // max(1, self.shape[1])))
 
-    def _missing(self, start: int, stop: int) -> NDArray[np.bool_]:
-        missing = np.isnan(self._given[start:stop])
-        return missing if self._mask is None else missing | self._mask[start:stop]
+    def take(self, codebook: Codebook) -> None:
+        """Set what the columns hold; labels and other objects are read as numbers at once."""
+        super().take(codebook)
+        if self._given.dtype.kind in "biuf":
+            labelled = next((kind for kind in codebook.kinds if kind is not None and kind.labels), None)
+            if labelled is not None and codebook.one is not None:
+                raise ValueError(f"the table holds numbers, but {labelled!r} has labels: give the numbers they have")
+            return
+        self._codes = np.full(self.shape, np.nan)
+        for col in codebook.coded.tolist():
+            self._codes[:, col] = self._column(col, codebook[col])
+
+    def _column(self, col: int, alphabet: Alphabet | None) -> Array:
+        cells = _without(self._given[:, col].astype(object), self._missing_codes)
+        return coded(cells if self._mask is None else np.where(self._mask[:, col], None, cells), alphabet)
+
+    def levels(self, col: int) -> Levels:
+        """The different values of a column."""
+        cells = self._given[:, col]
+        if cells.dtype.kind in "OU":
+            return object_levels(_without(cells.astype(object), self._missing_codes))
+        values = self._numbers(0, self.shape[0], slice(col, col + 1))
+        return _number_levels(values)
+
+    def _numbers(self, start: int, stop: int, cols: slice = slice(None)) -> Array:
+        """Some rows as floats, NaN where a cell is missing."""
+        if self._codes is not None:
+            return self._codes[start:stop, cols]
+        out = self._given[start:stop, cols].astype(np.float64)
+        for code in self._missing_codes:
+            if not isinstance(code, str):
+                out[out == code] = np.nan
+        if self._mask is not None:
+            out[self._mask[start:stop, cols]] = np.nan
+        return out
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the observed cells by bands of rows."""
+        alone = self.codebook.which < 0
         for start, stop in self._bands:
-            rows, cols = np.nonzero(~self._missing(start, stop))
-            yield rows + start, cols, self._given[rows + start, cols].astype(np.float64)
+            numbers = self._numbers(start, stop)
+            rows, cols = np.nonzero(~np.isnan(numbers) & ~alone)
+            yield rows + start, cols, numbers[rows, cols]
 
-    def filled(self, symbols_at: SymbolsAt, alphabet: Alphabet) -> NDArray[Any]:
+    def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> NDArray[Any]:
         """Return a copy with a symbol in every missing cell."""
-        some = any(self._missing(*band).any() for band in self._bands)
-        out = self._given.astype(np.float64 if some and not holds(self._given.dtype, alphabet) else self._given.dtype)
+        kept = self._given.dtype.kind in "fO" or (not may_abstain and self._holds_symbols())
+        labelled = self._given.dtype.kind in "OU"
+        out = self._given.astype(object if labelled else self._given.dtype if kept else np.float64)
+        alone = self.codebook.which < 0
         for start, stop in self._bands:
-            rows, cols = np.nonzero(self._missing(start, stop))
-            out[rows + start, cols] = symbols_at(rows + start, cols)
+            rows, cols = np.nonzero(np.isnan(self._numbers(start, stop)) & ~alone)
+            if not rows.size:
+                continue
+            symbols = symbols_at(rows + start, cols)
+            out[rows + start, cols] = self._decoded(symbols, cols) if labelled else symbols
+        fits = labelled and self._given.dtype.kind == "U" and all(isinstance(one, str) for one in out.flat)
+        return out.astype(str) if fits else out
+
+    def _holds_symbols(self) -> bool:
+        dtype, alone = self._given.dtype, self.codebook.which < 0
+        if all(holds(dtype, kind) for kind in self.codebook.kinds):
+            return True
+        return not any((np.isnan(self._numbers(*band)) & ~alone).any() for band in self._bands)
+
+    def _decoded(self, symbols: Array, cols: Index) -> NDArray[Any]:
+        out = np.empty(symbols.size, dtype=object)
+        for alphabet, some in self.codebook.groups:
+            inside = np.isin(cols, some)
+            if not inside.any():
+                continue
+            decoded = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
+            out[inside] = _python_numbers(decoded, alphabet)
         return out
 
 
@@ -178,45 +275,106 @@ class SparseTable(Table):
 
     max_cells = MAX_FILLED_CELLS
 
-    def __init__(self, X: Any) -> None:
-        self._stored = Observations.from_sparse(X)
-        self.shape = self._stored.shape
+    def __init__(self, X: Any, missing: Sequence[Any]) -> None:
+        stored = Observations.from_sparse(X)
+        codes = [code for code in missing if not isinstance(code, str)]
+        lost = np.isin(stored.values, codes) if codes else np.zeros(len(stored), dtype=bool)
+        self._stored = stored.take(~lost) if lost.any() else stored
+        self.shape = stored.shape
+
+    def take(self, codebook: Codebook) -> None:
+        """Set what the columns hold."""
+        if (codebook.which < 0).any():
+            raise ValueError("columns of a sparse table cannot be left alone: a dense table has no cell not stored")
+        super().take(codebook)
+
+    def levels(self, col: int) -> Levels:
+        """The different values of a column."""
+        return _number_levels(self._stored.values[self._stored.cols == col])
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the stored cells, all at once."""
         stored = self._stored
-        yield stored.rows.astype(np.int64), stored.cols.astype(np.int64), stored.values
+        yield stored.rows.astype(np.int64), stored.cols.astype(np.int64), stored.values.copy()
 
-    def filled(self, symbols_at: SymbolsAt, alphabet: Alphabet) -> NDArray[Any]:
+    def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> NDArray[Any]:
         """Return a dense array: stored cells as they are, symbols elsewhere."""
         self.check_fillable()
         (m, n), stored = self.shape, self._stored
-        out = np.empty((m, n), dtype=smallest_dtype(alphabet))
-        out[stored.rows, stored.cols] = alphabet.snap(stored.values)
+        dtypes = [np.dtype("float64") if kind is None else smallest_dtype(kind) for kind in self.codebook.kinds]
+        dtype = np.result_type(*dtypes, np.float32) if may_abstain else np.result_type(*dtypes)
+        out = np.empty((m, n), dtype=dtype)
+        out[stored.rows, stored.cols] = self.observations().values
         for start, stop in cut(m, max(1, BLOCK_CELLS // n)):
             missing = np.ones((stop - start, n), dtype=bool)
             entries = slice(*stored.by_row.indptr[[start, stop]])
             missing[stored.rows[entries] - start, stored.cols[entries]] = False
             rows, cols = np.nonzero(missing)
-            out[rows + start, cols] = symbols_at(rows + start, cols)
+            if rows.size:
+                out[rows + start, cols] = symbols_at(rows + start, cols)
         return out
 
 
 class FrameTable(Table):
     """A pandas, polars or Arrow table, through narwhals.
 
-    Index, column names and dtypes stay. Where a column has missing cells and a
-    dtype that cannot hold every symbol (integers, and the alphabet has halves;
-    no type at all, for want of any value), it becomes Int64 or Float64,
-    whichever the alphabet needs; a column without missing cells is not touched.
+    Index, column names and dtypes stay, categoricals with their order too. Where
+    a column has missing cells and a dtype that cannot hold every symbol (integers,
+    and the alphabet has halves; no type at all, for want of any value), it becomes
+    Int64, Float64 or text, whichever the alphabet needs; a column without missing
+    cells is not touched.
     """
 
-    def __init__(self, frame: nw.DataFrame[Any]) -> None:
-        self._frame = frame
+    def __init__(self, frame: nw.DataFrame[Any], missing: Sequence[Any]) -> None:
+        self._frame, self._missing_codes = frame, missing
         self.shape = frame.shape
+        self.names = list(frame.columns)
         self.row_labels = nw.maybe_get_index(frame)
-        for series in frame.iter_columns():
-            _numbers(series)  # refuses what are no numbers
+
+    def take(self, codebook: Codebook) -> None:
+        """Set what the columns hold, and refuse columns that hold something else."""
+        super().take(codebook)
+        for col in codebook.coded.tolist():
+            self._numbers(col)
+
+    def _numbers(self, col: int) -> Array:
+        """A column as floats with NaN for missing; anything that is neither number nor label is an error."""
+        series, alphabet = self._frame[:, col], self.codebook[col]
+        if series.null_count() == len(series):  # of whatever type: a column without any value is welcome
+            return np.full(len(series), np.nan)
+        try:
+            if alphabet is not None and alphabet.labels is not None:
+                return coded(self._objects(series), alphabet)
+            if type(series.dtype) not in _NUMPY_DTYPE:
+                raise ValueError(f"its dtype is {series.dtype}")
+            if isinstance(series.dtype, nw.Object):
+                return coded(_without(series.to_numpy(), self._missing_codes), None)
+            out = as_float(series.cast(nw.Float64).to_numpy()).copy()
+        except ValueError as err:
+            raise ValueError(
+                f"column {series.name!r} cannot be read: {err}; convert it to integers or floats, "
+                f"give its labels as alphabet, or leave it out"
+            ) from None
+        for code in self._missing_codes:
+            if not isinstance(code, str):
+                out[out == code] = np.nan
+        return out
+
+    def _objects(self, series: nw.Series[Any]) -> NDArray[Any]:
+        text = isinstance(series.dtype, nw.Categorical | nw.Enum | nw.String)
+        values = series.cast(nw.String).to_list() if text else series.to_list()
+        return _without(np.array([*values, None], dtype=object)[:-1], self._missing_codes)
+
+    def levels(self, col: int) -> Levels:
+        """The different values of a column; those of an ordered categorical are its categories."""
+        series = self._frame[:, col]
+        if isinstance(series.dtype, nw.Enum):
+            return Levels(np.array(series.dtype.categories, dtype=object), len(series) - series.null_count(), True)
+        if type(series.dtype) not in _NUMPY_DTYPE or isinstance(series.dtype, nw.Object):
+            return object_levels(self._objects(series))
+        values = as_float(series.cast(nw.Float64).to_numpy())
+        codes = [code for code in self._missing_codes if not isinstance(code, str)]
+        return _number_levels(np.where(np.isin(values, codes), np.nan, values) if codes else values)
 
     def place(self, row: int, col: int) -> str:
         """Name a cell by its labels."""
@@ -225,22 +383,29 @@ class FrameTable(Table):
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the observed cells column by column."""
-        for col, series in enumerate(self._frame.iter_columns()):
-            values = _numbers(series)
+        for col in self.codebook.coded.tolist():
+            values = self._numbers(col)
             rows = np.flatnonzero(~np.isnan(values))
             yield rows, np.full(rows.size, col), values[rows]
 
-    def filled(self, symbols_at: SymbolsAt, alphabet: Alphabet) -> Any:
+    def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> Any:
         """Return the frame with the columns replaced that had missing cells."""
         columns = []
-        for col, series in enumerate(self._frame.iter_columns()):
-            rows = np.flatnonzero(np.isnan(_numbers(series)))
-            if rows.size:
-                columns.append(_scattered(series, rows, symbols_at(rows, np.full(rows.size, col)), alphabet))
+        for col in self.codebook.coded.tolist():
+            rows, alphabet = np.flatnonzero(np.isnan(self._numbers(col))), self.codebook[col]
+            if not rows.size:
+                continue
+            symbols = symbols_at(rows, np.full(rows.size, col))
+            given = ~np.isnan(symbols)
+            series = self._frame[:, col]
+            if not given.all() and self._missing_codes:  # what is not filled is null, not a code
+                null = nw.new_series(series.name, [None] * len(series), dtype=series.dtype, backend=series.implementation)
+                series = series.scatter(rows, null.gather_every(1)[: rows.size])
+            columns.append(_scattered(series, rows[given], symbols[given], alphabet))
         return self._frame.with_columns(*columns).to_native()
 
 
-# -------------------------------------------------------------------- columns of frames
+# -------------------------------------------------------------------- columns
 _NUMPY_DTYPE: dict[type[nw.dtypes.DType], type[np.generic]] = {
     nw.Boolean: np.bool_,
     nw.Int8: np.int8,
@@ -255,47 +420,100 @@ _NUMPY_DTYPE: dict[type[nw.dtypes.DType], type[np.generic]] = {
     nw.Float64: np.float64,
     nw.Object: np.object_,
 }
-"""The types of columns that can hold symbols; objects must be numbers, which `_numbers` checks."""
+"""The types of columns that can hold symbols; objects must be numbers or labels."""
 
 
-def _numbers(series: nw.Series[Any]) -> Array:
-    """The column as floats with NaN for missing; anything that is no number is an error."""
-    kind = type(series.dtype)
-    if series.null_count() == len(series):  # of whatever type: a column without any value is welcome
-        return np.full(len(series), np.nan)
-    try:
-        if kind not in _NUMPY_DTYPE:
-            raise ValueError(f"its dtype is {series.dtype}")
-        return as_float(series.to_numpy() if kind is nw.Object else series.cast(nw.Float64).to_numpy())
-    except ValueError as err:
-        raise ValueError(
-            f"column {series.name!r} cannot be read: {err}; convert it to integers or floats, or leave it out"
-        ) from None
+def coded(cells: NDArray[Any], alphabet: Alphabet | None) -> Array:
+    """Objects as numbers: labels by the alphabet, numbers as they are, NaN where nothing is."""
+    if alphabet is not None and alphabet.labels is not None:
+        return alphabet.encode(cells)
+    return as_float(cells)
 
 
-def _scattered(series: nw.Series[Any], rows: Index, symbols: Array, alphabet: Alphabet) -> nw.Series[Any]:
-    """The column with symbols written in the given rows."""
+def _without(cells: NDArray[Any], codes: Sequence[Any]) -> NDArray[Any]:
+    """Objects with None for the codes of missing cells."""
+    if not codes:
+        return cells
+    lost = np.array([any(type(cell) is type(c) and cell == c for c in codes) or _same(cell, codes) for cell in cells])
+    return np.where(lost, None, cells) if lost.size else cells
+
+
+def _same(cell: Any, codes: Sequence[Any]) -> bool:
+    """Whether a number is one of the codes, 99.0 being 99."""
+    number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool)
+    return number and any(not isinstance(code, str) and cell == code for code in codes)
+
+
+def object_levels(cells: NDArray[Any]) -> Levels:
+    """The different values among objects; text if there is any."""
+    text = [cell for cell in cells if isinstance(cell, str)]
+    if text:
+        return Levels(np.array(sorted(set(text)), dtype=object), len(text))
+    return _number_levels(as_float(cells))
+
+
+def _number_levels(values: Array) -> Levels:
+    known = values[~np.isnan(values)]
+    return Levels(np.unique(known), known.size)
+
+
+def _python_numbers(values: NDArray[Any], alphabet: Alphabet | None) -> NDArray[Any]:
+    """Numbers to stand among objects: whole ones as int, NaN as None."""
+    if values.dtype.kind == "O":
+        return values
+    whole = alphabet is not None and alphabet.is_integer
+    some = [None if np.isnan(value) else int(value) if whole else float(value) for value in values]
+    return np.array([*some, None], dtype=object)[:-1]
+
+
+def _scattered(
+    series: nw.Series[Any], rows: Index, symbols: Array, alphabet: Alphabet | None
+) -> nw.Series[Any]:
+    """The column with symbols, or what they stand for, written in the given rows."""
+    if alphabet is not None and alphabet.labels is not None:
+        return _with_labels(series, rows, alphabet.decode(symbols).tolist(), alphabet.labels)
     kind = type(series.dtype)
     if not holds(np.dtype(_NUMPY_DTYPE.get(kind, np.void)), alphabet):
-        kind = nw.Int64 if alphabet.is_integer else nw.Float64
-    numbers = symbols.astype(np.int64 if kind is nw.Object and alphabet.is_integer else _NUMPY_DTYPE[kind])
+        kind = nw.Int64 if alphabet is not None and alphabet.is_integer else nw.Float64
     if kind is nw.Object:
-        return series.scatter(rows, numbers.tolist())
+        return series.scatter(rows, _python_numbers(symbols, alphabet).tolist())
+    numbers = symbols.astype(_NUMPY_DTYPE[kind])
     values = nw.new_series(series.name, numbers, dtype=kind(), backend=series.implementation)
     if isinstance(series.dtype, kind):
         return series.scatter(rows, values)
     return values if rows.size == len(series) else series.cast(kind()).scatter(rows, values)
 
 
+def _with_labels(
+    series: nw.Series[Any], rows: Index, labels: list[Any], known: Sequence[str]
+) -> nw.Series[Any]:
+    """The column with labels written; a categorical stays one if it has them among its categories."""
+    dtype = series.dtype
+    if isinstance(dtype, nw.Enum | nw.Categorical):
+        categories = dtype.categories if isinstance(dtype, nw.Enum) else series.cat.get_categories().to_list()
+        if series.implementation.is_pyarrow():
+            whole = series.cast(nw.String).scatter(rows, labels)
+            return nw.new_series(series.name, whole.to_list(), dtype=dtype, backend=series.implementation)
+        if set(labels) <= set(categories) or not isinstance(dtype, nw.Enum) and series.implementation.is_polars():
+            return series.scatter(rows, labels)
+        series = series.cast(nw.String())
+    elif not isinstance(dtype, nw.String | nw.Object):
+        series = series.cast(nw.String())
+    del known
+    return series.scatter(rows, labels)
+
+
 # -------------------------------------------------------------------- dtypes
-def holds(dtype: np.dtype[Any], alphabet: Alphabet) -> bool:
-    """Whether a dtype can hold every symbol; floats and objects always can.
+def holds(dtype: np.dtype[Any], alphabet: Alphabet | None) -> bool:
+    """Whether a dtype can hold every symbol; floats and objects always can, and they alone any number (None).
 
     Examples
     --------
     >>> holds(np.dtype("uint8"), Alphabet.of("0:2")), holds(np.dtype("uint8"), Alphabet.of("-1,1"))
     (True, False)
     """
+    if alphabet is None:
+        return dtype.kind in "fO"
     low, high = alphabet.symbols[[0, -1]]
     if dtype.kind == "b":
         return set(alphabet) <= {0.0, 1.0}

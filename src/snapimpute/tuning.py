@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from snapimpute import metrics
-from snapimpute.alphabet import Alphabet
+from snapimpute.codebook import Codebook
 from snapimpute.observations import Observations
-from snapimpute.operators import Sparse, partial_svd
+from snapimpute.operators import LowRank, Sparse, partial_svd
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.recipe import SPECTRAL, Recipe, offsets
 from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver, named, solve
 from snapimpute.types import Array
 
-Metric = Literal["error", "rmse"]
+Metric = Literal["error", "mae", "rmse"]
 XI_STEPS = (0.0, 0.001, 0.003, 0.01, 0.03)
 """ξ tried, in units of `Recipe.xi_unit`; 0 is the plain method."""
 
@@ -28,25 +28,76 @@ LAM_RATIO = 0.65
 PATIENCE = 3
 """A path over λ ends after so many λ in a row without a better score."""
 
+ABOVE = 2
+"""Paths with a ξ above 0 begin so many λ above the best of the plain method, where λ is chosen from a grid."""
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """One pair (λ, ξ) and its score on the held-out entries; lower is better."""
+    """One pair (λ, ξ) and its score on the held-out entries, with its standard error; lower is better."""
 
     lam: float
     xi: float
     score: float
     rank: int
     n_iter: int
+    error: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Entries that were held out, what a fit to the others says of them, and what was lost on each."""
+
+    observations: Observations
+    estimate: Array
+    loss: Array
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether discreteness beat rounding: the best ξ above 0 against the best plain fit, on the same entries.
+
+    ``gain`` is how much lower its loss is on average (share of wrong symbols,
+    absolute or squared error), ``error`` the standard error of that difference.
+    """
+
+    plain: Candidate
+    aware: Candidate
+    gain: float
+    error: float
+    count: int
+    metric: Metric
+
+    @property
+    def helped(self) -> bool | None:
+        """Yes or no, beyond two standard errors; None where the data cannot tell."""
+        return None if abs(self.gain) <= 2 * self.error else self.gain > 0
+
+    def __str__(self) -> str:
+        answer = {True: "yes", False: "no, it did worse", None: "no difference that these data could tell"}
+        percent, unit = (100.0, "% wrong") if self.metric == "error" else (1.0, self.metric)
+        found = {one: f"{percent * one.score:.3g}" for one in (self.plain, self.aware)}
+        what = "squared error" if self.metric == "rmse" else unit
+        return (
+            f"did discreteness beat rounding? {answer[self.helped]}: {found[self.aware]} {unit} with ξ = "
+            f"{self.aware.xi:.3g}, {found[self.plain]} without; gain {percent * self.gain:.2g} ± "
+            f"{percent * self.error:.2g} ({what}, {self.count:,} entries held out)"
+        )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The pair with the best score, and all that were tried."""
+    """The pair with the best score, and all that were tried.
+
+    ``held_out`` is what the best fit says of each held-out set, and ``verdict``
+    compares the best ξ above 0 with ξ = 0, where both were tried.
+    """
 
     best: Candidate
     tried: tuple[Candidate, ...]
     metric: Metric
+    held_out: tuple[HeldOut, ...] = field(default=(), repr=False, compare=False)
+    verdict: Verdict | None = None
 
     @property
     def lam(self) -> float:
@@ -57,6 +108,15 @@ class Choice:
     def xi(self) -> float:
         """The chosen ξ."""
         return self.best.xi
+
+    def surface(self) -> tuple[Array, Array, Array]:
+        """(λ, ξ, scores of every pair, NaN where it was not tried), to plot."""
+        lams = np.array(sorted({c.lam for c in self.tried}))
+        xis = np.array(sorted({c.xi for c in self.tried}))
+        scores = np.full((lams.size, xis.size), np.nan)
+        for c in self.tried:
+            scores[np.searchsorted(lams, c.lam), np.searchsorted(xis, c.xi)] = c.score
+        return lams, xis, scores
 
 
 Progress = Callable[[Candidate], None]
@@ -70,6 +130,8 @@ def choose(
     xi: float | Sequence[float] | Literal["auto"] = "auto",
     metric: Metric = "error",
     share: float = 0.2,
+    cv: int | None = None,
+    early: bool = True,
     solver: Solver[Any] | str = "auto",
     max_iter: int = 60,
     tol: float = 1e-3,
@@ -82,7 +144,9 @@ def choose(
     """Choose λ and ξ by how well they predict observed entries that were held out.
 
     For each ξ a path is walked from the largest λ down, each fit starting from
-    the one before, until the score has not improved for a while.
+    the one before, until the score has not improved for a while. On a grid of λ
+    that was not given, the paths with ξ above 0 begin a little above the best λ
+    of the plain method, from its fit there.
 
     Parameters
     ----------
@@ -90,11 +154,17 @@ def choose(
     recipe : Recipe
     lam, xi : float, list of float or "auto"
         What to try.
-    metric : {"error", "rmse"}
-        "error": share of entries whose nearest symbol is wrong; "rmse": root
-        mean squared error of the estimate before it is snapped.
+    metric : {"error", "mae", "rmse"}
+        "error": share of entries whose nearest symbol is wrong; "mae": mean
+        absolute error of the nearest symbol; "rmse": root mean squared error of
+        the estimate before it is snapped. Entries of columns without an alphabet
+        count by the squared error.
     share : float
         Share of the observed entries to hold out.
+    cv : int, optional
+        Hold out every entry once, in so many folds, instead.
+    early : bool
+        Whether paths end early, and begin late; if not, every pair is tried.
     solver, max_iter, tol, max_rank, alphabet_term, dtype, random_state
         As in `solve`.
     progress : callable, optional
@@ -109,17 +179,100 @@ def choose(
     True
     """
     _check_metric(metric)
-    kept, held = observations.split(share, random_state=random_state)
+    if cv is None:
+        folds = [observations.split(share, random_state=random_state)]
+    else:
+        folds = list(observations.kfold(cv, random_state=random_state))
+    kept = folds[0][0]
     lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, recipe)), reverse=True)
     xis = _grid("xi", xi, lambda: xi_grid(recipe, solver, kept))
-    fit = Fit(kept, recipe, solver, max_iter, tol, max_rank, alphabet_term, dtype, random_state)
-    tried: list[Candidate] = []
-    for one in xis:
-        for candidate in _path(fit, held, lams, one, metric):
-            tried.append(candidate)
-            if progress is not None:
-                progress(candidate)
-    return Choice(min(tried, key=lambda c: c.score), tuple(tried), metric)
+    limits = (solver, max_iter, tol, max_rank, alphabet_term, dtype, random_state)
+    fits = [Fit(known, recipe, *limits) for known, _ in folds]
+    search = _Search(fits, [held for _, held in folds], metric, early, progress)
+    first = search.path(lams, xis[0])
+    late = early and isinstance(lam, str) and xis[0] == 0
+    begin = max(first - ABOVE, 0) if late else 0
+    for one in xis[1:]:
+        search.path(lams[begin:], one, search.starts.get(lams[begin]) if late else None)
+    return search.choice()
+
+
+def path(observations: Observations, recipe: Recipe, **options: Any) -> Choice:
+    """Score every pair (λ, ξ), for the whole surface; parameters as in `choose`.
+
+    Examples
+    --------
+    >>> from snapimpute.datasets import low_rank_alphabet
+    >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
+    >>> lams, xis, scores = path(data.observations, Recipe(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03]).surface()
+    >>> scores.shape
+    (3, 2)
+    """
+    return choose(observations, recipe, **{**options, "early": False})
+
+
+class _Search:
+    """Walks paths, and remembers what they gave."""
+
+    def __init__(
+        self, fits: list[Fit], held: list[Observations], metric: Metric, early: bool, progress: Progress | None
+    ) -> None:
+        self.fits, self.held, self.metric, self.early, self.progress = fits, held, metric, early, progress
+        self.tried: list[Candidate] = []
+        self.best: dict[bool, tuple[Candidate, list[HeldOut]]] = {}
+        """The best plain candidate and the best of the others, by whether ξ is above 0."""
+        self.starts: dict[float, list[LowRank]] = {}
+        """The last fits of the first path, by λ."""
+
+    def path(self, lams: Sequence[float], xi: float, starts: list[LowRank] | None = None) -> int:
+        """Walk down; return the place of the best λ."""
+        best, since, place, first = math.inf, 0, 0, not self.tried
+        x0s: Sequence[LowRank | None] = starts or [None] * len(self.fits)
+        walks = [fit.down(lams, xi, x0) for fit, x0 in zip(self.fits, x0s, strict=True)]
+        for i, (lam, *results) in enumerate(zip(lams, *walks, strict=True)):
+            candidate = self._score(lam, xi, results)
+            if first:
+                self.starts[lam] = [result.x for result in results]
+                for old in list(self.starts)[: -PATIENCE - ABOVE - 1]:
+                    del self.starts[old]
+            since = 0 if candidate.score < best else since + 1
+            if candidate.score < best:
+                best, place = candidate.score, i
+            if self.early and since >= PATIENCE:
+                break
+        return place
+
+    def _score(self, lam: float, xi: float, results: Sequence[Result]) -> Candidate:
+        book, found = self.fits[0].recipe.book(self.held[0].shape[1]), []
+        for held, result in zip(self.held, results, strict=True):
+            estimate = result.entries(held.rows, held.cols)
+            found.append(HeldOut(held, estimate, losses(self.metric, held, estimate, book)))
+        lost = np.concatenate([one.loss for one in found])
+        mean, error = float(lost.mean()), float(lost.std()) / math.sqrt(lost.size)
+        if self.metric == "rmse":
+            mean = math.sqrt(mean)
+            error /= 2 * max(mean, 1e-300)
+        ranks, counts = max(result.x.rank for result in results), max(result.n_iter for result in results)
+        candidate = Candidate(lam, xi, mean, ranks, counts, error)
+        self.tried.append(candidate)
+        if (xi > 0) not in self.best or mean < self.best[xi > 0][0].score:
+            self.best[xi > 0] = candidate, found
+        if self.progress is not None:
+            self.progress(candidate)
+        return candidate
+
+    def choice(self) -> Choice:
+        """What to take."""
+        chosen, held_out = min(self.best.values(), key=lambda one: (one[0].score, one[0].xi))
+        return Choice(chosen, tuple(self.tried), self.metric, tuple(held_out), self._verdict())
+
+    def _verdict(self) -> Verdict | None:
+        if len(self.best) < 2:
+            return None
+        (plain, before), (aware, after) = self.best[False], self.best[True]
+        gains = np.concatenate([old.loss - new.loss for old, new in zip(before, after, strict=True)])
+        error = float(gains.std()) / math.sqrt(gains.size)
+        return Verdict(plain, aware, float(gains.mean()), error, gains.size, self.metric)
 
 
 @dataclass(frozen=True)
@@ -136,9 +289,8 @@ class Fit:
     dtype: Precision = "float64"
     random_state: int = 0
 
-    def down(self, lams: Iterable[float], xi: float) -> Iterator[Result]:
-        """The fits at every λ in turn, each started from the one before."""
-        x = None
+    def down(self, lams: Iterable[float], xi: float, x: LowRank | None = None) -> Iterator[Result]:
+        """The fits at every λ in turn, each started from the one before, the first from ``x``."""
         for lam in lams:
             result = solve(
                 self.recipe.problem(self.observations, lam, xi),
@@ -158,34 +310,29 @@ class Fit:
             yield result
 
 
-def _path(fit: Fit, held: Observations, lams: Sequence[float], xi: float, metric: Metric) -> Iterable[Candidate]:
-    best, since = np.inf, 0
-    for lam, result in zip(lams, fit.down(lams, xi), strict=True):
-        estimate = result.entries(held.rows, held.cols)
-        score = held_out_score(metric, held.values, estimate, fit.recipe.alphabet)
-        yield Candidate(lam, xi, score, result.x.rank, result.n_iter)
-        since = 0 if score < best else since + 1
-        best = min(best, score)
-        if since >= PATIENCE:
-            return
-
-
-def held_out_score(metric: Metric, truth: Array, estimate: Array, alphabet: Alphabet) -> float:
-    """Score of an estimate before snapping; lower is better."""
+def losses(metric: Metric, held: Observations, estimate: Array, book: Codebook) -> Array:
+    """What is lost on each entry: 1 for a wrong symbol, or the absolute or the squared error."""
     _check_metric(metric)
+    truth = held.values
+    out: Array = (estimate - truth) ** 2
     if metric == "rmse":
-        return metrics.rmse(truth, estimate)
-    return 1.0 - metrics.exact_match(truth, alphabet.snap(estimate))
+        return out
+    for alphabet, cols in book.groups:
+        if alphabet is not None:
+            inside = slice(None) if book.one is not None else np.isin(held.cols, cols)
+            off = np.abs(alphabet.snap(estimate[inside]) - alphabet.snap(truth[inside]))
+            out[inside] = off if metric == "mae" else off > 0
+    return out
 
 
 def _check_metric(metric: str) -> None:
     if metric not in get_args(Metric):
-        raise ValueError(f'metric must be "error" or "rmse", got {metric!r}')
+        raise ValueError(f'metric must be "error", "mae" or "rmse", got {metric!r}')
 
 
 def largest_lam(observations: Observations, recipe: Recipe) -> float:
     """σ₁(P_Ω(O − B)): with the nuclear norm and ξ = 0, X = 0 is optimal from this λ on."""
-    base = offsets(observations, recipe.center)
+    base = offsets(observations, recipe.center, recipe.damping)
     values = observations.values
     if base is not None:
         values = values - base.entries(observations.rows, observations.cols)

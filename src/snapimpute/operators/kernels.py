@@ -93,3 +93,31 @@ def lanes_least_squares(
         _solve_cholesky(L, y, shift)
         for k in range(rank):
             out[i, k] = y[k]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def lanes_solve(
+    indptr: Any, indices: Any, weights: Array, block: Array, base: Array, out: Array, start: int, stop: int
+) -> None:
+    """out[i] ← (base + Σ_p w_j b_j b_jᵀ)⁻¹ out[i], j = indices[p], over the entries p of lane i, by Cholesky."""
+    rank = block.shape[1]
+    L, y = np.empty((rank, rank)), np.empty(rank)
+    trace = 0.0
+    for k in range(rank):
+        trace += base[k, k]
+    for i in range(start, stop):
+        total = trace
+        for k in range(rank):
+            y[k] = out[i, k]
+            for q in range(k + 1):
+                L[k, q] = base[k, q]
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            for k in range(rank):
+                scaled = weights[j] * block[j, k]
+                total += scaled * block[j, k]
+                for q in range(k + 1):
+                    L[k, q] += scaled * block[j, q]
+        _solve_cholesky(L, y, 1e-12 * total / rank + 1e-300)
+        for k in range(rank):
+            out[i, k] = y[k]

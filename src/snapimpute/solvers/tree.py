@@ -184,7 +184,8 @@ class Encoder:
     @staticmethod
     def _contents(value: Any) -> list[Any]:
         """What to call the constructor with."""
-        names, parts = _arguments(type(value)), _parts(value)
+        whole = {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else None
+        names, parts = _arguments(type(value)), whole or _parts(value)
         if set(parts) != set(names):
             found = f"it consists of {', '.join(parts)}, and is built from {', '.join(names)}"
             raise TypeError(f"a checkpoint cannot hold a {name_of(type(value))}: {found}")

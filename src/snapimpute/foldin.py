@@ -1,0 +1,131 @@
+"""Rows that a fit has not seen: their factors, by the objective of the fit with everything else held fixed.
+
+In X = U diag(s) Vᵀ a row is x = Vc. Where a fit has converged, each of its own
+rows solves
+
+    min over c    ½ Σ_observed (o_j − b_j − v_jᵀc)² + discrete term on the others + ½ Σ_k w_k c_k²
+
+with w_k = g'(s_k)/s_k for the spectral penalty g (λ/s_k for the nuclear norm). So
+do new rows here, and a row of the fit comes out as it was. w is read off the fit
+itself, which serves every penalty and solver: s_k w_k = u_kᵀ(Z − X)v_k, Z the
+point before the spectral prox. A row of which nothing is known has c ≈ 0, and
+gets what the offsets say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
+from snapimpute.operators.kernels import lanes_solve
+from snapimpute.operators.threads import cut, run_parts
+from snapimpute.penalties import ByColumn, CellPenalty, DiscretePenalty
+from snapimpute.problem import Problem
+from snapimpute.recipe import Center, Damping, fitted_biases
+from snapimpute.types import Array
+
+SWEEPS, SMALL = 30, 1e-7
+"""Newton steps at most, and the relative change that ends them; without a discrete term the first is exact."""
+
+LANES = 256
+"""Rows solved for by a thread at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What the offsets are made of, so that they can be had for other rows: μ, the biases of columns, the damping.
+
+    A row without observed cells has the bias 0. Without a centre, rows and columns
+    of which nothing is known have the mean all the same.
+    """
+
+    center: Center
+    mean: float
+    col_biases: Array
+    damping: Damping
+    cold: Array
+    """Columns without any observation."""
+
+    @classmethod
+    def of(cls, observations: Observations, center: Center, damping: Damping) -> Base:
+        """Fit to the data; the same numbers as `offsets`."""
+        n = observations.shape[1]
+        biases = fitted_biases(observations, center or "mean", damping)
+        cold = np.bincount(observations.cols, minlength=n) == 0
+        return cls(center, biases.mean, np.array(biases.col_biases), damping, cold)
+
+    def offsets(self, observations: Observations | None, rows: int) -> LowRank:
+        """The offsets of so many rows with these observed cells (None: none at all)."""
+        known = np.zeros(rows) if observations is None else np.bincount(observations.rows, minlength=rows)
+        ones = np.ones(rows)
+        if self.center is None:
+            cold = np.asarray(known == 0, dtype=np.float64)
+            right = np.column_stack([np.full(self.cold.size, self.mean), self.mean * self.cold])
+            return LowRank(np.column_stack([cold, 1 - cold]), np.ones(2), right)
+        bias = np.zeros(rows)
+        if self.center in ("rows", "biases") and observations is not None:
+            rest = observations.values - self.mean - self.col_biases[observations.cols]
+            bias = np.bincount(observations.rows, rest, rows) / np.maximum(known + self.damping[0], 1e-300)
+        right = np.column_stack([np.ones(self.cold.size), self.col_biases])
+        return LowRank(np.column_stack([self.mean + bias, ones]), np.ones(2), right)
+
+
+def shrinkage(problem: Problem, x: LowRank) -> Array:
+    """w, how strongly a fit draws each coordinate of a row to 0."""
+    z = problem.gradient_step(x, problem.at_observed(x), 1.0)
+    before = np.einsum("ik,ik->k", x.U, z.matmat(x.V))
+    return np.maximum(before - x.s, 0.0) / np.maximum(x.s, 1e-300)
+
+
+def fold_in(problem: Problem, V: Array, w: Array) -> Array:
+    """The coordinates C of the rows of a problem: their part of a low-rank matrix is C Vᵀ.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the new rows, with their offsets; its spectral penalty is not used.
+    V : array of shape (n, r)
+        With orthonormal columns.
+    w : array of shape (r,)
+        From `shrinkage`.
+
+    Examples
+    --------
+    >>> from snapimpute import Nuclear
+    >>> V = np.full((4, 1), 0.5)
+    >>> rows = Observations.from_dense([[2.0, 2.0, np.nan, np.nan]])
+    >>> fold_in(Problem(rows, Nuclear(1.0)), V, np.array([0.0])) @ V.T
+    array([[2., 2., 2., 2.]])
+    """
+    m, rank = problem.shape[0], V.shape[1]
+    C = np.zeros((m, rank))
+    if rank == 0:
+        return C
+    bend = curvatures(problem.discrete, problem.shape[1])
+    base = (V * bend[:, None]).T @ V + np.diag(w)
+    indptr, indices, _ = problem.observations.by_row
+    for _ in range(SWEEPS):
+        x = LowRank(C, np.ones(rank), V)
+        move = problem.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
+
+        def work(start: int, stop: int, move: Array = move) -> None:
+            lanes_solve(indptr, indices, 1 - bend, V, base, move, start, stop)
+
+        run_parts(work, cut(m, LANES), float(len(problem.observations) * rank**2 + m * rank**3))
+        C = C + move
+        if np.linalg.norm(move) <= SMALL * np.linalg.norm(C) or not problem.is_discrete:
+            break
+    return C
+
+
+def curvatures(penalty: DiscretePenalty | None, columns: int) -> Array:
+    """How much a discrete penalty bends the objective at an unobserved cell of each column, on average."""
+    out = np.zeros(columns)
+    groups = penalty.groups() if isinstance(penalty, ByColumn) else [(penalty, np.arange(columns))]
+    for one, cols in groups:
+        if isinstance(one, CellPenalty):
+            out[cols] = np.clip(1 - one.line(1.0).slope, 0.0, 1.0)
+    return out

@@ -1,0 +1,149 @@
+"""A fitted model: what it says of cells, of the rows it was fitted on and of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from snapimpute.codebook import Codebook
+from snapimpute.decide import Decide, Decider, Habits, Index
+from snapimpute.foldin import Base, fold_in, shrinkage
+from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
+from snapimpute.operators.threads import cut
+from snapimpute.penalties import DiscretePenalty, Nuclear
+from snapimpute.plan import Plan
+from snapimpute.problem import Problem
+from snapimpute.solvers import Result
+from snapimpute.tables import BLOCK_CELLS, Cells
+from snapimpute.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A low-rank matrix, offsets, the units of the columns, and how symbols are decided.
+
+    Parameters
+    ----------
+    codebook : Codebook
+        The alphabets of the columns.
+    scale : array of shape (n,)
+        What one unit of the model is in each column; 1 where all columns have one alphabet.
+    x : LowRank
+    base : Base
+        Makes the offsets of any rows.
+    offsets : LowRank
+        Those of the rows that were fitted.
+    discrete : DiscretePenalty or None
+    shrink : array of shape (r,)
+        See `foldin`.
+    decider : Decider
+    habits : Habits
+        Of the rows that were fitted.
+    """
+
+    codebook: Codebook
+    scale: Array
+    x: LowRank
+    base: Base
+    offsets: LowRank
+    discrete: DiscretePenalty | None
+    shrink: Array
+    decider: Decider
+    habits: Habits
+
+    @classmethod
+    def of(
+        cls,
+        codebook: Codebook,
+        scale: Array,
+        observed: Observations,
+        plan: Plan,
+        result: Result,
+        decider: Decider,
+    ) -> Model:
+        """Make a model of a fit to observations, which are in the units of the data."""
+        known = in_units(observed, scale)
+        base = Base.of(known, plan.recipe.center, plan.recipe.damping)
+        problem = plan.recipe.problem(known, plan.lam, plan.xi)
+        x = LowRank(*(part.astype(np.float64) for part in (result.x.U, result.x.s, result.x.V)))
+        offsets = base.offsets(known, known.shape[0])
+        discrete = problem.discrete if problem.is_discrete else None
+        return cls(codebook, scale, x, base, offsets, discrete, shrinkage(problem, x), decider, decider.of_rows(observed))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the table that was fitted."""
+        return self.x.shape
+
+    def whole(self, x: LowRank, offsets: LowRank) -> LowRank:
+        """Estimates in the units of the data."""
+        both = LowRank.combine([1.0, 1.0], [x, offsets])
+        return both if (self.scale == 1).all() else LowRank(both.U, both.s, both.V * self.scale[:, None])
+
+    def fitted(self) -> Estimates:
+        """Of the rows that were fitted."""
+        return Estimates(self.whole(self.x, self.offsets), self.decider, self.habits)
+
+    def folded(self, cells: Cells, rows: int) -> Estimates:
+        """Of any rows, by their observed cells; see `foldin`."""
+        shape = rows, self.shape[1]
+        if not cells[2].size:
+            nothing = LowRank.zeros(shape)
+            counts = [np.zeros((rows, table.shape[1])) for table in self.habits.tables]
+            habits = Habits.of(counts, self.decider.usual)
+            return Estimates(self.whole(nothing, self.base.offsets(None, rows)), self.decider, habits)
+        observed = Observations.from_coo(*cells, shape)
+        known = in_units(observed, self.scale)
+        offsets = self.base.offsets(known, rows)
+        C = fold_in(Problem(known, Nuclear(1.0), self.discrete, offsets), self.x.V, self.shrink)
+        x = LowRank(C, np.ones(self.x.rank), self.x.V)
+        return Estimates(self.whole(x, offsets), self.decider, self.decider.of_rows(observed))
+
+    def deciding(self, decide: Decide, min_confidence: float) -> Model:
+        """The same with another rule."""
+        return replace(self, decider=replace(self.decider, decide=decide, min_confidence=min_confidence))
+
+
+class Estimates:
+    """What a model says of the cells of some rows: estimates, probabilities, symbols.
+
+    Cells are taken a block at a time; those of a block may lie anywhere.
+    """
+
+    def __init__(self, estimate: LowRank, decider: Decider, habits: Habits) -> None:
+        self.estimate, self._decider, self._habits = estimate, decider, habits
+        self._left = np.ascontiguousarray(estimate.U * estimate.s)
+        self._right = np.ascontiguousarray(estimate.V)
+        self._ones = np.ones(estimate.rank, estimate.dtype)
+
+    def mean(self, rows: Index, cols: Index) -> Array:
+        """The estimates; only the factors of these rows and columns are touched."""
+        top, left = rows.min(), cols.min()
+        U, V = self._left[top : rows.max() + 1], self._right[left : cols.max() + 1]
+        if U.shape[0] <= V.shape[0]:  # `entries` copies the first factor
+            return LowRank(U, self._ones, V).entries(rows - top, cols - left)
+        return LowRank(V, self._ones, U).entries(cols - left, rows - top)
+
+    def symbols(self, rows: Index, cols: Index) -> Array:
+        """The decided symbols, NaN where there is none."""
+        out = np.empty(rows.size)
+        for start, stop in cut(rows.size, BLOCK_CELLS):
+            r, c = rows[start:stop], cols[start:stop]
+            out[start:stop] = self._decider.symbols(r, c, self.mean(r, c), self._habits)
+        return out
+
+    def proba(self, group: int, rows: Index, cols: Index) -> Array:
+        """Probabilities of the symbols, at cells of one group of columns."""
+        size = len(self._decider.usual[group])
+        out = np.empty((rows.size, size))
+        for start, stop in cut(rows.size, BLOCK_CELLS):
+            r, c = rows[start:stop], cols[start:stop]
+            out[start:stop] = self._decider.proba(group, r, c, self.mean(r, c), self._habits)
+        return out
+
+
+def in_units(observed: Observations, scale: Array) -> Observations:
+    """The observations in the units of a model."""
+    return observed if (scale == 1).all() else observed.with_values(observed.values / scale[observed.cols])

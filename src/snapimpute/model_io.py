@@ -1,0 +1,90 @@
+"""Models in files: safetensors for the numbers, JSON for the rest, no code in either.
+
+The JSON part is a tree (`solvers.tree`) of numbers, text and objects of the
+classes named here. A file says its format and version; newer versions, other
+files and damaged ones are refused with one clear error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import safetensors
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from snapimpute import decide, foldin, model, penalties, tuning
+from snapimpute.alphabet import Alphabet
+from snapimpute.codebook import Codebook
+from snapimpute.files import write_atomically
+from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.plan import Plan
+from snapimpute.recipe import Recipe
+from snapimpute.solvers import SOLVERS, Status
+from snapimpute.solvers.tree import Decoder, Encoder, name_of
+
+FORMAT, VERSION = "snapimpute model", 1
+
+
+def _known() -> dict[str, type]:
+    """The classes that a file may hold, by name."""
+    kinds: list[type] = [Alphabet, Codebook, Observations, LowRank, Plan, Recipe, Status, *SOLVERS.values()]
+    kinds += [decide.Calibration, decide.Decider, decide.Habits, foldin.Base, model.Model]
+    kinds += [tuning.Candidate, tuning.Choice, tuning.HeldOut, tuning.Verdict]
+    kinds += [
+        kind
+        for kind in vars(penalties).values()
+        if isinstance(kind, type) and issubclass(kind, DiscretePenalty | SpectralPenalty)
+    ]
+    return {name_of(kind): kind for kind in kinds}
+
+
+def write_model(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write a dict of numbers, text, arrays and known objects, atomically.
+
+    Raises
+    ------
+    TypeError
+        For something that no file can hold, such as a function.
+    """
+    encoder = Encoder(_known(), {})
+    tree = encoder.node(content)
+    head = {"format": FORMAT, "version": str(VERSION), "tree": json.dumps(tree, allow_nan=False)}
+    write_atomically(Path(path), save_tensors(encoder.tensors, head))
+
+
+def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what `write_model` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a model, is damaged, or is of a newer version.
+    """
+    where = Path(path)
+    data = where.read_bytes()
+    try:
+        with safetensors.safe_open(where, framework="numpy") as file:
+            head = dict(file.metadata() or {})
+        tensors = load_tensors(data)
+    except Exception as err:
+        raise ValueError(f"{where} is no model file of snapimpute, or is damaged: {err}") from None
+    if head.get("format") != FORMAT:
+        raise ValueError(f"{where} is a safetensors file, but no model of snapimpute: its format is {head.get('format')!r}")
+    version = head.get("version", "")
+    if not version.isdecimal() or int(version) > VERSION:
+        raise ValueError(
+            f"{where} has version {version!r} of the format, this snapimpute knows up to {VERSION}: update snapimpute"
+        )
+    try:
+        content = Decoder(_known(), {}, tensors).value(json.loads(head["tree"]))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as err:
+        raise ValueError(f"{where} is damaged: {err}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} is damaged: it holds a {type(content).__name__}")
+    return content
