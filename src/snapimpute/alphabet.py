@@ -92,8 +92,9 @@ class Alphabet:
         return iter(self.symbols.tolist())
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Alphabet) and self.labels == other.labels
-        return same and np.array_equal(self.symbols, other.symbols)
+        if not isinstance(other, Alphabet) or self.labels != other.labels:
+            return False
+        return np.array_equal(self.symbols, other.symbols)
 
     def __hash__(self) -> int:
         return hash(self.symbols.tobytes())

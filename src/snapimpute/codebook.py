@@ -19,8 +19,10 @@ MOST_LEVELS = 20
 SPREADS = 4.0
 """How many standard deviations of a continuous column count as much as the whole range of an alphabet."""
 
-class Levels(NamedTuple):
-    """The different values of a column, how many cells have them, and whether text comes in an order that is meant."""
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The different values of a column, how many cells have them, and whether the order of text is meant."""
 
     values: NDArray[Any]
     count: int
@@ -139,6 +141,16 @@ class Codebook:
     def coded(self) -> NDArray[np.intp]:
         """The columns that are not left alone."""
         return np.flatnonzero(self.which >= 0)
+
+    @cached_property
+    def discrete(self) -> NDArray[np.bool_]:
+        """Whether each column has an alphabet."""
+        kinds = np.array([kind is not None for kind in self.kinds] + [False])
+        return kinds[self.which]
+
+    def widened(self, more: int) -> Codebook:
+        """With further columns of the first kind."""
+        return Codebook(self.kinds, np.append(self.which, np.zeros(more, dtype=np.intp)))
 
     @cached_property
     def groups(self) -> list[Group]:

@@ -61,11 +61,11 @@ def decided(probabilities: Array, symbols: Array, decide: Decide) -> NDArray[np.
     >>> [int(decided(p, symbols, rule)[0]) for rule in ("accuracy", "mae", "rmse")]
     [0, 1, 1]
     """
-    if decide == "mae":
-        return np.argmax(np.cumsum(probabilities, axis=1) >= 0.5 - 1e-12, axis=1)
     if decide == "rmse":
-        return Alphabet(symbols).indices(probabilities @ symbols)
-    return np.argmax(probabilities, axis=1)
+        return Alphabet.of(symbols.astype(np.float64)).indices(probabilities @ symbols)
+    reached = np.cumsum(probabilities, axis=1) >= 0.5 - 1e-12 if decide == "mae" else probabilities
+    which: NDArray[np.intp] = np.argmax(reached, axis=1)
+    return which
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def counted(
 ) -> list[Array]:
     """How often each row, or column, has each symbol, for each group; entries of ``held`` do not count."""
     lanes = observations.shape[0] if by_row else observations.shape[1]
-    out = []
+    out: list[Array] = []
     for alphabet, cols in book.groups:
         size = 0 if alphabet is None else len(alphabet)
         total = np.zeros((lanes if lanes * size <= MOST_NUMBERS else 0, size))
@@ -186,7 +186,9 @@ class Calibration:
             return loss, np.concatenate([(powers.T @ p).ravel(), slopes]) + RIDGE * flat
 
         start = np.zeros(3 * K + len(habits))
-        found = minimize(lost, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-5 * z.size**0.5})
+        found = minimize(
+            lost, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-5 * z.size**0.5}
+        )
         extra = [0.0, 0.0]
         given = [i for i, one in enumerate((rows, cols)) if one is not None]
         for i, weight in zip(given, found.x[3 * K :].tolist(), strict=True):
@@ -198,7 +200,8 @@ class Calibration:
         """The estimate in units of the spread, held to where symbols are: beyond, z² would mislead."""
         low, high = ((self.alphabet.symbols[[0, -1]] - self.middle) / self.spread).tolist()
         reach = 0.5 * (high - low)
-        return np.clip((estimate - self.middle) / self.spread, low - reach, high + reach)
+        z: Array = np.clip((estimate - self.middle) / self.spread, low - reach, high + reach)
+        return z
 
     def proba(self, estimate: Array, rows: Array | None = None, cols: Array | None = None) -> Array:
         """Probabilities (N, K) of the symbols in ascending order."""
@@ -209,7 +212,8 @@ class Calibration:
                 logits += weight * habit
         logits -= logits.max(axis=1, keepdims=True)
         p: Array = np.exp(logits)
-        return p / p.sum(axis=1, keepdims=True)
+        p /= p.sum(axis=1, keepdims=True)
+        return p
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,21 +251,22 @@ class Decider:
         """Calibrate on held-out entries, given with their estimates, each set as it was left out of a fit."""
         usual = tuple(_usual(alphabet, observations, some, book) for alphabet, some in book.groups)
         features = [_features(observations, book, held, usual) for held, _ in held_out]
-        calibrations = []
+        calibrations: list[Calibration | None] = []
         for g, (alphabet, some) in enumerate(book.groups):
             if alphabet is None or decide == "nearest":
                 calibrations.append(None)
                 continue
-            parts = [_of_group(g, some, book, held, x, habits) for (held, x), habits in zip(held_out, features, strict=True)]
+            parts = [
+                _of_group(g, some, book, held, x, habits)
+                for (held, x), habits in zip(held_out, features, strict=True)
+            ]
             calibrations.append(Calibration.fit(alphabet, *_joined(parts, usual[g])))
         cols = Habits.of(counted(observations, book, by_row=False), usual)
         return cls(book, decide, tuple(calibrations), usual, cols, min_confidence)
 
     def again(self, book: Codebook, observations: Observations) -> Decider:
         """The same rule and calibrations for more data, with their habits."""
-        return replace(
-            self, book=book, cols=Habits.of(counted(observations, book, by_row=False), self.usual)
-        )
+        return replace(self, book=book, cols=Habits.of(counted(observations, book, by_row=False), self.usual))
 
     def of_rows(self, observations: Observations) -> Habits:
         """The habits of the rows of a table, by its observed cells."""
@@ -302,7 +307,8 @@ def _usual(alphabet: Alphabet | None, observations: Observations, cols: Index, b
     inside = slice(None) if book.one is not None else np.isin(observations.cols, cols)
     codes = alphabet.indices(observations.values[inside])
     counts = np.bincount(codes, minlength=len(alphabet)) + 1.0
-    return counts / counts.sum()
+    usual: Array = counts / counts.sum()
+    return usual
 
 
 @dataclass(frozen=True)
@@ -342,4 +348,10 @@ def _joined(parts: Sequence[_Entries], usual: Array) -> tuple[Array, Array, Arra
 
     truth, estimate = all_of("truth"), all_of("estimate")
     none = np.zeros(0)
-    return none if truth is None else truth, none if estimate is None else estimate, usual, all_of("rows"), all_of("cols")
+    return (
+        none if truth is None else truth,
+        none if estimate is None else estimate,
+        usual,
+        all_of("rows"),
+        all_of("cols"),
+    )

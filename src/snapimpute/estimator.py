@@ -14,20 +14,19 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from snapimpute.checks import on_symbols
 from snapimpute.decide import Decide, Decider, check_decide
-from snapimpute.foldin import fold_in
 from snapimpute.model import Model, in_units
 from snapimpute.model_io import read_model, write_model
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank
-from snapimpute.penalties import DiscretePenalty, Nuclear, SpectralPenalty
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.plan import MIN_OBSERVED, Plan, Strength, quick, settle
-from snapimpute.problem import Problem
-from snapimpute.recipe import Center, Weights, offsets
+from snapimpute.recipe import Center, Weights
 from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver
-from snapimpute.tables import Table, read_table
+from snapimpute.tables import Table, coded, read_table
 from snapimpute.tuning import Metric, choose
 from snapimpute.types import Array
+from snapimpute.update import grown, merged
 
 _SHOWN_VALUES = 20
 SHARE = 0.2
@@ -301,8 +300,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return []
         choice = plan.choice
         if choice is None:
-            strengths = {"lam": plan.lam, "xi": plan.xi}
-            choice = choose(known, plan.recipe, **strengths, solver=self.solver, share=SHARE, **quick(limits))
+            more = {"solver": self.solver, "share": SHARE, **quick(limits)}
+            choice = choose(known, plan.recipe, lam=plan.lam, xi=plan.xi, **more)
         return [
             (one.observations.with_values(one.observations.values * units), one.estimate * units)
             for one in choice.held_out
@@ -359,20 +358,20 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         squared error in units of the model counts. Higher is better.
         """
         check_is_fitted(self, "left_")
-        table = self._read_again(X)
+        table, model = self._read_again(X), self._model
         rows, cols, values = table.cells()
-        hidden = np.random.default_rng(_check_seed(self.random_state)).permutation(values.size)[: max(values.size // 5, 1)]
         if values.size < 2:
             raise ValueError(f"a table with {values.size} observed cell(s) cannot be scored: some have to be hidden")
-        kept = np.setdiff1d(np.arange(values.size), hidden)
-        model = self._model.deciding(self._model.decider.decide, 0.0)
-        found = model.folded((rows[kept], cols[kept], values[kept]), table.shape[0]).symbols(rows[hidden], cols[hidden])
-        off = (found - values[hidden]) / self.scale_[cols[hidden]]
-        if self._model.decider.decide == "mae":
+        order = np.random.default_rng(_check_seed(self.random_state)).permutation(values.size)
+        hidden, kept = np.split(order, [max(round(SHARE * values.size), 1)])
+        folded = model.deciding(0.0).folded((rows[kept], cols[kept], values[kept]), table.shape[0])
+        found = folded.symbols(rows[hidden], cols[hidden])
+        off = (found - values[hidden]) / model.scale[cols[hidden]]
+        if model.decider.decide == "mae":
             return -float(np.mean(np.abs(off)))
-        if self._model.decider.decide == "rmse":
+        if model.decider.decide == "rmse":
             return -float(np.sqrt(np.mean(off**2)))
-        discrete = np.array([self._model.codebook[col] is not None for col in cols[hidden]])
+        discrete = model.codebook.discrete[cols[hidden]]
         return float(np.mean(np.where(discrete, np.abs(off) < 1e-9, -(off**2))))
 
     # ---------------------------------------------------------------- single cells
@@ -425,7 +424,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         p = self._model.fitted().proba(int(groups[0]), r, c)
         return p.reshape(*shape, p.shape[1])
 
-    def recommend(self, row: int, k: int = 10) -> NDArray[np.intp]:
+    def recommend(self, row: Any, k: Any = 10) -> NDArray[np.intp]:
         """Return the k columns with the highest estimates in a row of the fit, of those not observed there.
 
         Best first; fewer where there are fewer. Columns that were left alone, or
@@ -446,8 +445,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         r, _, _ = self._cells([row], [0])
         if not isinstance(k, Integral) or k < 1:
             raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
-        book = self._model.codebook
-        open_ = np.array([book[col] is not None for col in range(self.n_features_in_)])
+        open_ = self._model.codebook.discrete.copy()
         open_[self._observed.cols[self._observed.rows == r[0]]] = False
         cols = np.flatnonzero(open_)
         scores = self._model.fitted().estimate.entries(np.full(cols.size, r[0]), cols) if cols.size else np.zeros(0)
@@ -458,7 +456,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
         for index, size, name in ((r, self._model.shape[0], "rows"), (c, self._model.shape[1], "cols")):
             if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
-                raise ValueError(f"{name} must be whole numbers between 0 and {size - 1}, positions in the fitted table")
+                raise ValueError(
+                    f"{name} must be whole numbers between 0 and {size - 1}, positions in the fitted table"
+                )
         return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
 
     # ---------------------------------------------------------------- more data
@@ -477,61 +477,38 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Symbols, or labels where the alphabet has labels.
         """
         check_is_fitted(self, "left_")
-        old, model, plan = self._observed, self._model, self._plan
-        new = self._new_cells(rows, cols, values)
-        shape = max(old.shape[0], new.shape[0]), max(old.shape[1], new.shape[1])
-        observed = _merged(old, new, shape)
-        more = shape[1] - old.shape[1]
-        book = type(model.codebook)(model.codebook.kinds, np.append(model.codebook.which, np.zeros(more, dtype=np.intp)))
+        model, plan = self._model, self._plan
+        observed = merged(self._observed, self._new_cells(rows, cols, values))
+        more = observed.shape[1] - model.shape[1]
+        book = model.codebook.widened(more)
         scale = np.append(model.scale, np.ones(more))
         known = in_units(observed, scale)
-        limits = self._limits()
-        result = plan.fit(known, self.solver, x0=self._grown(known), callback=self.callback, **limits)
+        start = grown(model, plan.recipe, known)
+        result = plan.fit(known, self.solver, x0=start, callback=self.callback, **self._limits())
+        self.n_features_in_ = observed.shape[1]
         decider = model.decider.again(book, observed)
-        self.n_features_in_ = shape[1]
         self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
         return self
 
     def _new_cells(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> Observations:
-        book, given = self._model.codebook, np.asarray(values)
-        r, c = np.atleast_1d(np.asarray(rows)), np.atleast_1d(np.asarray(cols))
-        given = np.atleast_1d(given)
-        beyond = c.size and int(c.max()) >= self.n_features_in_
-        if beyond and (book.one is None or hasattr(self, "feature_names_in_")):
+        """Cells as numbers, each checked against the alphabet of its column."""
+        book, (r, c, given) = self._model.codebook, (np.atleast_1d(np.asarray(one)) for one in (rows, cols, values))
+        new = bool(c.size) and int(c.max()) >= self.n_features_in_
+        if new and (book.one is None or hasattr(self, "feature_names_in_")):
             raise ValueError(
-                f"column {int(c.max())} is new, which needs a table without names whose columns have one alphabet: "
+                f"column {int(c.max())} is new, which takes a table whose columns have no names and one alphabet: "
                 f"fit again"
             )
-        numbers = np.empty(given.shape)
-        for col in np.unique(c).tolist():
-            alphabet = book.one if beyond else book[col]
-            inside = c == col
-            labelled = alphabet is not None and alphabet.labels is not None
-            numbers[inside] = alphabet.encode(given[inside]) if labelled and alphabet else given[inside].astype(float)
-            if alphabet is not None:
-                numbers[inside] = Observations.from_coo(r[inside], c[inside], numbers[inside], alphabet=alphabet).values
+        if c.size and not new and (alone := np.flatnonzero(book.which[c] < 0)).size:
+            raise ValueError(f"column {c[alone[0]]} was left alone by the fit, so it takes no values")
+        numbers = np.full(given.shape, np.nan)
+        for alphabet, some in book.groups:
+            inside = np.ones(c.size, dtype=bool) if book.one is not None else np.isin(c, some)
+            if inside.any():
+                numbers[inside] = coded(given[inside], alphabet)
+                if alphabet is not None:
+                    numbers[inside] = on_symbols(alphabet, r[inside], c[inside], numbers[inside])
         return Observations.from_coo(r, c, numbers)
-
-    def _grown(self, known: Observations) -> LowRank:
-        """The factors there are, with those of new rows and columns folded in."""
-        model, plan = self._model, self._plan
-        x, (m, n) = model.x, known.shape
-        U, V = np.zeros((m, x.rank)), np.zeros((n, x.rank))
-        U[: x.U.shape[0]], V[: x.V.shape[0]] = x.U * x.s, x.V
-        base = offsets(known, plan.recipe.center, plan.recipe.damping)
-        targets = known.values - (0.0 if base is None else base.entries(known.rows, known.cols))
-        fresh = known.rows >= x.U.shape[0]
-        if fresh.any() and x.rank:
-            seen = fresh & (known.cols < x.V.shape[0])
-            if seen.any():
-                part = Observations.from_coo(known.rows[seen] - x.U.shape[0], known.cols[seen], targets[seen], (m - x.U.shape[0], x.V.shape[0]))
-                U[x.U.shape[0] :] = fold_in(Problem(part, Nuclear(1.0)), x.V, model.shrink)
-        fresh = known.cols >= x.V.shape[0]
-        seen = fresh & (known.rows < x.U.shape[0])
-        if seen.any() and x.rank:
-            part = Observations.from_coo(known.cols[seen] - x.V.shape[0], known.rows[seen], targets[seen], (n - x.V.shape[0], x.U.shape[0]))
-            V[x.V.shape[0] :] = fold_in(Problem(part, Nuclear(1.0)), x.U, model.shrink) / x.s
-        return LowRank(U, np.ones(x.rank), V).orthonormalised()
 
     # ---------------------------------------------------------------- files
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -573,7 +550,8 @@ def load(path: str | os.PathLike[str]) -> SnapImputer:
     """
     content = read_model(path)
     out = SnapImputer()
-    vars(out).update(content["state"])
+    for name, value in content["state"].items():
+        setattr(out, name, value)
     for name, values in content["lists"].items():
         setattr(out, name, np.array(values, dtype=object))
     return out
@@ -624,15 +602,7 @@ def _check_seed(seed: object) -> int:
     return int(seed)
 
 
-def _check_confidence(value: object) -> float:
-    if not isinstance(value, Real) or not 0 <= value <= 1:
+def _check_confidence(value: Any) -> float:
+    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
         raise ValueError(f"min_confidence must be a number from 0 to 1, got {value!r}")
     return float(value)
-
-
-def _merged(old: Observations, new: Observations, shape: tuple[int, int]) -> Observations:
-    """All cells of both; what is new takes the place of what is old."""
-    rows, cols = np.append(new.rows, old.rows).astype(np.int64), np.append(new.cols, old.cols).astype(np.int64)
-    _, first = np.unique(rows * shape[1] + cols, return_index=True)
-    values = np.append(new.values, old.values)
-    return Observations.from_coo(rows[first], cols[first], values[first], shape)

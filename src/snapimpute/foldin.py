@@ -77,7 +77,8 @@ def shrinkage(problem: Problem, x: LowRank) -> Array:
     """w, how strongly a fit draws each coordinate of a row to 0."""
     z = problem.gradient_step(x, problem.at_observed(x), 1.0)
     before = np.einsum("ik,ik->k", x.U, z.matmat(x.V))
-    return np.maximum(before - x.s, 0.0) / np.maximum(x.s, 1e-300)
+    shrink: Array = np.maximum(before - x.s, 0.0) / np.maximum(x.s, 1e-300)
+    return shrink
 
 
 def fold_in(problem: Problem, V: Array, w: Array) -> Array:

@@ -7,18 +7,23 @@ been decided, that is, replaced by symbols; `scores` computes both kinds at once
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
 
 __all__ = [
+    "Reliability",
     "confusion",
     "exact_match",
+    "expected_calibration_error",
     "mae",
     "nmse",
     "quadratic_weighted_kappa",
     "recall_per_symbol",
+    "reliability",
     "rmse",
     "scores",
 ]
@@ -136,6 +141,68 @@ def quadratic_weighted_kappa(truth: ArrayLike, estimate: ArrayLike) -> float:
     o, x = _pair(truth, estimate)
     expected = float(np.var(o) + np.var(x) + (np.mean(o) - np.mean(x)) ** 2)
     return 1.0 - float(np.mean((o - x) ** 2)) / expected if expected > 0 else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """How often what was said with a confidence came true, by bins of the confidence."""
+
+    confidence: NDArray[np.float64]
+    """Mean probability of the likeliest symbol in each bin."""
+    accuracy: NDArray[np.float64]
+    """Share of the entries of each bin where that symbol was the true one."""
+    count: NDArray[np.int64]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: the mean distance of the two, weighted by the counts."""
+        return float(np.sum(self.count * np.abs(self.confidence - self.accuracy)) / self.count.sum())
+
+
+def reliability(truth: ArrayLike, probabilities: ArrayLike, alphabet: AlphabetLike, *, bins: int = 15) -> Reliability:
+    """Compare how probable the likeliest symbol was said to be with how often it was right.
+
+    Parameters
+    ----------
+    truth : array_like of shape (N,)
+        Symbols of the alphabet.
+    probabilities : array_like of shape (N, K)
+        Of the symbols in ascending order.
+    alphabet : alphabet
+    bins : int
+        Equally wide bins of the confidence; those without an entry are left out.
+
+    Examples
+    --------
+    >>> reliability([0, 1, 1, 1], [[0.2, 0.8]] * 4, "0,1").accuracy
+    array([0.75])
+    """
+    symbols, p = Alphabet.of(alphabet), np.asarray(probabilities, dtype=np.float64)
+    o = np.asarray(truth, dtype=np.float64).ravel()
+    if p.shape != (o.size, len(symbols)) or o.size == 0:
+        raise ValueError(f"expected probabilities of shape ({o.size}, {len(symbols)}), got {p.shape}")
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    right = _codes(symbols, o, "truth") == np.argmax(p, axis=1)
+    sure = p.max(axis=1)
+    where = np.minimum((sure * bins).astype(np.intp), bins - 1)
+    count = np.bincount(where, minlength=bins)
+    used = count > 0
+    confidence, accuracy = (np.bincount(where, x, bins)[used] / count[used] for x in (sure, right.astype(float)))
+    return Reliability(confidence, accuracy, count[used])
+
+
+def expected_calibration_error(
+    truth: ArrayLike, probabilities: ArrayLike, alphabet: AlphabetLike, *, bins: int = 15
+) -> float:
+    """Return the mean distance of confidence and accuracy over bins of the confidence; see `reliability`.
+
+    Examples
+    --------
+    >>> round(expected_calibration_error([0, 1, 1, 1], [[0.2, 0.8]] * 4, "0,1"), 3)
+    0.05
+    """
+    return reliability(truth, probabilities, alphabet, bins=bins).error
 
 
 def scores(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from snapimpute.codebook import Codebook
-from snapimpute.decide import Decide, Decider, Habits, Index
+from snapimpute.decide import Decider, Habits, Index
 from snapimpute.foldin import Base, fold_in, shrinkage
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
@@ -70,7 +70,9 @@ class Model:
         x = LowRank(*(part.astype(np.float64) for part in (result.x.U, result.x.s, result.x.V)))
         offsets = base.offsets(known, known.shape[0])
         discrete = problem.discrete if problem.is_discrete else None
-        return cls(codebook, scale, x, base, offsets, discrete, shrinkage(problem, x), decider, decider.of_rows(observed))
+        return cls(
+            codebook, scale, x, base, offsets, discrete, shrinkage(problem, x), decider, decider.of_rows(observed)
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,9 +103,9 @@ class Model:
         x = LowRank(C, np.ones(self.x.rank), self.x.V)
         return Estimates(self.whole(x, offsets), self.decider, self.decider.of_rows(observed))
 
-    def deciding(self, decide: Decide, min_confidence: float) -> Model:
-        """The same with another rule."""
-        return replace(self, decider=replace(self.decider, decide=decide, min_confidence=min_confidence))
+    def deciding(self, min_confidence: float) -> Model:
+        """The same, abstaining below another confidence."""
+        return replace(self, decider=replace(self.decider, min_confidence=min_confidence))
 
 
 class Estimates:

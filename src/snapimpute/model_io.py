@@ -75,7 +75,9 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     except Exception as err:
         raise ValueError(f"{where} is no model file of snapimpute, or is damaged: {err}") from None
     if head.get("format") != FORMAT:
-        raise ValueError(f"{where} is a safetensors file, but no model of snapimpute: its format is {head.get('format')!r}")
+        raise ValueError(
+            f"{where} is a safetensors file, but no model of snapimpute: its format is {head.get('format')!r}"
+        )
     version = head.get("version", "")
     if not version.isdecimal() or int(version) > VERSION:
         raise ValueError(

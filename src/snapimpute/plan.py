@@ -13,7 +13,7 @@ from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.recipe import Center, Recipe, Weights, best_damping
 from snapimpute.solvers import Result, Solver, named, pick, solve
-from snapimpute.tuning import Choice, Fit, Metric, choose, lam_grid, xi_grid
+from snapimpute.tuning import Choice, Fit, Metric, Search, lam_grid, xi_grid
 
 Strength = float | Literal["auto"]
 
@@ -124,15 +124,17 @@ def _tuned(
     observations: Observations, recipes: Sequence[Recipe], lam: Strength, xi: Strength, limits: Mapping[str, Any]
 ) -> Plan:
     """Choose a recipe first, with ξ = 0 while ξ is open, which is much faster; then the strengths that are open."""
-    recipe = recipes[0]
-    if len(recipes) > 1:
-        plain = 0.0 if xi == "auto" and 0.0 in xi_grid(recipe, limits["solver"], observations) else xi
-        choices = [choose(observations, one, lam=lam, xi=plain, **limits) for one in recipes]
-        best = min(range(len(recipes)), key=lambda i: choices[i].best.score)
-        recipe, choice = recipes[best], choices[best]
-    if len(recipes) == 1 or xi == "auto":
-        choice = choose(observations, recipe, lam=lam, xi=xi, **limits)
-    return Plan(recipe, choice.lam, choice.xi, choice)
+    options = dict(limits)
+    metric, cv, solver, progress = (options.pop(name, None) for name in ("metric", "cv", "solver", "progress"))
+    searches = [
+        Search(
+            observations, recipe, metric or "error", cv=cv, solver=solver or "auto", limits=options, progress=progress
+        )
+        for recipe in recipes
+    ]
+    best = min((search.plain(lam, xi) for search in searches), key=lambda search: search.lowest)
+    choice = best.others().choice()
+    return Plan(best.recipe, choice.lam, choice.xi, choice)
 
 
 def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tuple[Strength, Strength]:

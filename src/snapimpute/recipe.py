@@ -193,9 +193,7 @@ class Recipe:
             return None
         return ByColumn([*penalties, None], which)
 
-    def _of_alphabet(
-        self, alphabet: Alphabet, observations: Observations, seen: Array, xi: float
-    ) -> DiscretePenalty:
+    def _of_alphabet(self, alphabet: Alphabet, observations: Observations, seen: Array, xi: float) -> DiscretePenalty:
         kind = str(self.discrete)
         if kind == "l2":
             m, n = observations.shape
@@ -246,7 +244,7 @@ def fitted_biases(observations: Observations, center: Center, damping: Damping) 
 
 
 def best_damping(observations: Observations, center: Center, *, share: float = 0.2, random_state: int = 0) -> Damping:
-    """The dampings of `DAMPINGS` whose biases alone predict held-out entries best: for rows first, then for columns."""
+    """The dampings of `DAMPINGS` whose biases alone predict held-out entries best: of rows first, then of columns."""
     if center in (None, "mean"):
         return DAMPING
     kept, held = observations.split(share, random_state=random_state)

@@ -131,7 +131,7 @@ class Table(ABC):
             )
 
     def check_symbols(self) -> None:
-        """Refuse values that are not in the alphabet of their column, naming the first cell and how many there are."""
+        """Refuse values that are not in the alphabet of their column, naming the first cell and the count."""
         bad: dict[Alphabet, tuple[int, str]] = {}
         for rows, cols, values in self.pieces():
             for alphabet, some in self.codebook.groups:
@@ -208,7 +208,9 @@ class ArrayTable(Table):
 
     def _column(self, col: int, alphabet: Alphabet | None) -> Array:
         cells = _without(self._given[:, col].astype(object), self._missing_codes)
-        return coded(cells if self._mask is None else np.where(self._mask[:, col], None, cells), alphabet)
+        if self._mask is not None:
+            cells[self._mask[:, col]] = None
+        return coded(cells, alphabet)
 
     def levels(self, col: int) -> Levels:
         """The different values of a column."""
@@ -399,7 +401,9 @@ class FrameTable(Table):
             given = ~np.isnan(symbols)
             series = self._frame[:, col]
             if not given.all() and self._missing_codes:  # what is not filled is null, not a code
-                null = nw.new_series(series.name, [None] * len(series), dtype=series.dtype, backend=series.implementation)
+                null = nw.new_series(
+                    series.name, [None] * len(series), dtype=series.dtype, backend=series.implementation
+                )
                 series = series.scatter(rows, null.gather_every(1)[: rows.size])
             columns.append(_scattered(series, rows[given], symbols[given], alphabet))
         return self._frame.with_columns(*columns).to_native()
@@ -434,8 +438,9 @@ def _without(cells: NDArray[Any], codes: Sequence[Any]) -> NDArray[Any]:
     """Objects with None for the codes of missing cells."""
     if not codes:
         return cells
-    lost = np.array([any(type(cell) is type(c) and cell == c for c in codes) or _same(cell, codes) for cell in cells])
-    return np.where(lost, None, cells) if lost.size else cells
+    out = cells.copy()
+    out[[any(type(cell) is type(c) and cell == c for c in codes) or _same(cell, codes) for cell in cells]] = None
+    return out
 
 
 def _same(cell: Any, codes: Sequence[Any]) -> bool:
@@ -466,12 +471,10 @@ def _python_numbers(values: NDArray[Any], alphabet: Alphabet | None) -> NDArray[
     return np.array([*some, None], dtype=object)[:-1]
 
 
-def _scattered(
-    series: nw.Series[Any], rows: Index, symbols: Array, alphabet: Alphabet | None
-) -> nw.Series[Any]:
+def _scattered(series: nw.Series[Any], rows: Index, symbols: Array, alphabet: Alphabet | None) -> nw.Series[Any]:
     """The column with symbols, or what they stand for, written in the given rows."""
     if alphabet is not None and alphabet.labels is not None:
-        return _with_labels(series, rows, alphabet.decode(symbols).tolist(), alphabet.labels)
+        return _with_labels(series, rows, alphabet.decode(symbols).tolist())
     kind = type(series.dtype)
     if not holds(np.dtype(_NUMPY_DTYPE.get(kind, np.void)), alphabet):
         kind = nw.Int64 if alphabet is not None and alphabet.is_integer else nw.Float64
@@ -484,9 +487,7 @@ def _scattered(
     return values if rows.size == len(series) else series.cast(kind()).scatter(rows, values)
 
 
-def _with_labels(
-    series: nw.Series[Any], rows: Index, labels: list[Any], known: Sequence[str]
-) -> nw.Series[Any]:
+def _with_labels(series: nw.Series[Any], rows: Index, labels: list[Any]) -> nw.Series[Any]:
     """The column with labels written; a categorical stays one if it has them among its categories."""
     dtype = series.dtype
     if isinstance(dtype, nw.Enum | nw.Categorical):
@@ -494,12 +495,11 @@ def _with_labels(
         if series.implementation.is_pyarrow():
             whole = series.cast(nw.String).scatter(rows, labels)
             return nw.new_series(series.name, whole.to_list(), dtype=dtype, backend=series.implementation)
-        if set(labels) <= set(categories) or not isinstance(dtype, nw.Enum) and series.implementation.is_polars():
+        if set(labels) <= set(categories) or (not isinstance(dtype, nw.Enum) and series.implementation.is_polars()):
             return series.scatter(rows, labels)
         series = series.cast(nw.String())
     elif not isinstance(dtype, nw.String | nw.Object):
         series = series.cast(nw.String())
-    del known
     return series.scatter(rows, labels)
 
 

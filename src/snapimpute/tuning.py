@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -25,11 +25,14 @@ LAM_STEPS = 14
 LAM_RATIO = 0.65
 """λ tried: those whose thresholds are the largest singular value times powers of this ratio."""
 
-PATIENCE = 3
-"""A path over λ ends after so many λ in a row without a better score."""
+PATIENCE = 2
+"""A path over λ ends after so many λ in a row without a better score; so do the ξ, each with its own path."""
 
-ABOVE = 2
+ABOVE = 1
 """Paths with a ξ above 0 begin so many λ above the best of the plain method, where λ is chosen from a grid."""
+
+MOST_LOSSES = 100_000
+"""Held-out entries that two candidates are compared on, at most."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Choice:
-    """The pair with the best score, and all that were tried.
+    """The pair that was chosen, and all that were tried.
 
-    ``held_out`` is what the best fit says of each held-out set, and ``verdict``
+    Of the λ whose scores are as good as the best, within a standard error of the
+    difference, the largest is taken: the simplest model. ``held_out`` is what the fit
+    says of each held-out set, and ``verdict``
     compares the best ξ above 0 with ξ = 0, where both were tried.
     """
 
@@ -178,23 +183,10 @@ def choose(
     >>> choice.best.score < 0.1
     True
     """
-    _check_metric(metric)
-    if cv is None:
-        folds = [observations.split(share, random_state=random_state)]
-    else:
-        folds = list(observations.kfold(cv, random_state=random_state))
-    kept = folds[0][0]
-    lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, recipe)), reverse=True)
-    xis = _grid("xi", xi, lambda: xi_grid(recipe, solver, kept))
-    limits = (solver, max_iter, tol, max_rank, alphabet_term, dtype, random_state)
-    fits = [Fit(known, recipe, *limits) for known, _ in folds]
-    search = _Search(fits, [held for _, held in folds], metric, early, progress)
-    first = search.path(lams, xis[0])
-    late = early and isinstance(lam, str) and xis[0] == 0
-    begin = max(first - ABOVE, 0) if late else 0
-    for one in xis[1:]:
-        search.path(lams[begin:], one, search.starts.get(lams[begin]) if late else None)
-    return search.choice()
+    limits = {"max_iter": max_iter, "tol": tol, "max_rank": max_rank, "alphabet_term": alphabet_term}
+    more = {"dtype": dtype, "random_state": random_state}
+    search = Search(observations, recipe, metric, share, cv, solver, limits | more, early=early, progress=progress)
+    return search.plain(lam, xi).others().choice()
 
 
 def path(observations: Observations, recipe: Recipe, **options: Any) -> Choice:
@@ -211,20 +203,75 @@ def path(observations: Observations, recipe: Recipe, **options: Any) -> Choice:
     return choose(observations, recipe, **{**options, "early": False})
 
 
-class _Search:
-    """Walks paths, and remembers what they gave."""
+class Search:
+    """Walks paths, and remembers what they gave; parameters as in `choose`, limits as in `solve`.
+
+    First `plain`, the first ξ to try, which is 0 if that is among them; then `others`.
+    """
 
     def __init__(
-        self, fits: list[Fit], held: list[Observations], metric: Metric, early: bool, progress: Progress | None
+        self,
+        observations: Observations,
+        recipe: Recipe,
+        metric: Metric = "error",
+        share: float = 0.2,
+        cv: int | None = None,
+        solver: Solver[Any] | str = "auto",
+        limits: Mapping[str, Any] | None = None,
+        *,
+        early: bool = True,
+        progress: Progress | None = None,
     ) -> None:
-        self.fits, self.held, self.metric, self.early, self.progress = fits, held, metric, early, progress
+        _check_metric(metric)
+        self.metric, self.early, self.progress, self.recipe = metric, early, progress, recipe
+        limits = limits or {}
+        seed = limits.get("random_state", 0)
+        split = observations.split(share, random_state=seed) if cv is None else None
+        folds = [split] if split else list(observations.kfold(cv or 2, random_state=seed))
+        self.fits = [Fit(kept, recipe, solver, **limits) for kept, _ in folds]
+        self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
-        self.best: dict[bool, tuple[Candidate, list[HeldOut]]] = {}
+        self.losses: dict[Candidate, Array] = {}
+        self.best: dict[bool, Candidate] = {}
         """The best plain candidate and the best of the others, by whether ξ is above 0."""
+        self.found: dict[Candidate, list[HeldOut]] = {}
+        """What the candidates say that are as good as these."""
         self.starts: dict[float, list[LowRank]] = {}
         """The last fits of the first path, by λ."""
 
-    def path(self, lams: Sequence[float], xi: float, starts: list[LowRank] | None = None) -> int:
+    def plain(
+        self,
+        lam: float | Sequence[float] | Literal["auto"] = "auto",
+        xi: float | Sequence[float] | Literal["auto"] = "auto",
+    ) -> Search:
+        """Walk the path of the first ξ."""
+        kept, solver = self.fits[0].observations, self.fits[0].solver
+        self.lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, self.recipe)), reverse=True)
+        self.xis = _grid("xi", xi, lambda: xi_grid(self.recipe, solver, kept))
+        first = self._path(self.lams, self.xis[0])
+        self.late = self.early and isinstance(lam, str) and self.xis[0] == 0
+        self.begin = max(first - ABOVE, 0) if self.late else 0
+        return self
+
+    def others(self) -> Search:
+        """Walk the paths of the other ξ, from the smallest to the largest."""
+        lowest, since = min(c.score for c in self.tried), 0
+        for xi in self.xis[1:]:
+            lams = self.lams[self.begin :]
+            self._path(lams, xi, self.starts.get(lams[0]) if self.late else None)
+            score = min(c.score for c in self.tried if c.xi == xi)
+            since = 0 if score < lowest else since + 1
+            lowest = min(lowest, score)
+            if self.late and since >= PATIENCE:
+                break
+        return self
+
+    @property
+    def lowest(self) -> float:
+        """The best score so far."""
+        return min(c.score for c in self.tried)
+
+    def _path(self, lams: Sequence[float], xi: float, starts: list[LowRank] | None = None) -> int:
         """Walk down; return the place of the best λ."""
         best, since, place, first = math.inf, 0, 0, not self.tried
         x0s: Sequence[LowRank | None] = starts or [None] * len(self.fits)
@@ -243,7 +290,7 @@ class _Search:
         return place
 
     def _score(self, lam: float, xi: float, results: Sequence[Result]) -> Candidate:
-        book, found = self.fits[0].recipe.book(self.held[0].shape[1]), []
+        book, found = self.recipe.book(self.held[0].shape[1]), []
         for held, result in zip(self.held, results, strict=True):
             estimate = result.entries(held.rows, held.cols)
             found.append(HeldOut(held, estimate, losses(self.metric, held, estimate, book)))
@@ -252,24 +299,35 @@ class _Search:
         if self.metric == "rmse":
             mean = math.sqrt(mean)
             error /= 2 * max(mean, 1e-300)
-        ranks, counts = max(result.x.rank for result in results), max(result.n_iter for result in results)
-        candidate = Candidate(lam, xi, mean, ranks, counts, error)
+        rank, count = max(result.x.rank for result in results), max(result.n_iter for result in results)
+        candidate = Candidate(lam, xi, mean, rank, count, error)
         self.tried.append(candidate)
-        if (xi > 0) not in self.best or mean < self.best[xi > 0][0].score:
-            self.best[xi > 0] = candidate, found
+        self.losses[candidate] = lost[:: -(-lost.size // MOST_LOSSES)]
+        if (xi > 0) not in self.best or mean < self.best[xi > 0].score:
+            self.best[xi > 0] = candidate
+        self.found[candidate] = found
+        self.found = {c: kept for c, kept in self.found.items() if self._as_good(c, self.best[c.xi > 0])}
         if self.progress is not None:
             self.progress(candidate)
         return candidate
 
     def choice(self) -> Choice:
-        """What to take."""
-        chosen, held_out = min(self.best.values(), key=lambda one: (one[0].score, one[0].xi))
-        return Choice(chosen, tuple(self.tried), self.metric, tuple(held_out), self._verdict())
+        """The ξ of the best score, and the largest λ whose score is no more than a standard error above it."""
+        best = min(self.best.values(), key=lambda c: (c.score, c.xi))
+        chosen = max((c for c in self.found if c.xi == best.xi), key=lambda c: c.lam)
+        return Choice(chosen, tuple(self.tried), self.metric, tuple(self.found[chosen]), self._verdict())
+
+    def _as_good(self, one: Candidate, best: Candidate) -> bool:
+        if one is best or not self.early:
+            return one is best
+        worse = self.losses[one] - self.losses[best]
+        return float(worse.mean()) <= float(worse.std()) / math.sqrt(worse.size)
 
     def _verdict(self) -> Verdict | None:
         if len(self.best) < 2:
             return None
-        (plain, before), (aware, after) = self.best[False], self.best[True]
+        plain, aware = self.best[False], self.best[True]
+        before, after = self.found[plain], self.found[aware]
         gains = np.concatenate([old.loss - new.loss for old, new in zip(before, after, strict=True)])
         error = float(gains.std()) / math.sqrt(gains.size)
         return Verdict(plain, aware, float(gains.mean()), error, gains.size, self.metric)

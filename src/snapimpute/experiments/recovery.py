@@ -24,7 +24,7 @@ from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
 from snapimpute.recipe import Recipe
 from snapimpute.solvers import APG, Result
-from snapimpute.tuning import PATIENCE, Fit, largest_lam
+from snapimpute.tuning import Fit, largest_lam
 from snapimpute.types import Array
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
@@ -36,6 +36,9 @@ LAM_RATIO, LAM_STEPS = 0.55, 9
 
 MAX_ITER = 50
 """Of each fit along the path."""
+
+PATIENCE = 3
+"""A path ends after so many λ in a row without a better score."""
 
 HELD_OUT = 0.2
 """Share of the known entries on which strengths are chosen."""
@@ -178,7 +181,7 @@ def _walk_down(
     """Every λ in turn, until neither score has improved for a while."""
     best, since = [math.inf, math.inf], 0
     for place, result in enumerate(_path(recipe, kept, lams, xi)):
-        trials = [_Trial(*_scores(result, held, recipe.alphabet, c), place, xi, c) for c in scales]
+        trials = [_Trial(*_scores(result, held, recipe, c), place, xi, c) for c in scales]
         yield from trials
         error, square = min(t.error for t in trials), min(t.square for t in trials)
         since = 0 if error < best[0] or square < best[1] else since + 1
@@ -192,11 +195,12 @@ def _final(
 ) -> tuple[float, float]:
     """Walk down to the λ chosen with all known entries, and score on the hidden ones."""
     *_, result = _path(recipe, known, lams[: trial.place + 1], trial.xi)
-    return _scores(result, hidden, recipe.alphabet, trial.scale)
+    return _scores(result, hidden, recipe, trial.scale)
 
 
-def _scores(result: Result, test: Observations, alphabet: Alphabet, scale: float) -> tuple[float, float]:
+def _scores(result: Result, test: Observations, recipe: Recipe, scale: float) -> tuple[float, float]:
     """(Share of wrong symbols, mean squared error after clipping to the alphabet)."""
+    alphabet = Alphabet.of(recipe.alphabet)  # type: ignore[arg-type]  # there is one for all columns here
     cells = test.rows, test.cols
     estimate = result.entries(*cells) + (scale - 1) * result.x.entries(*cells)
     error = float(np.mean(alphabet.snap(estimate) != test.values))
