@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from snapimpute.cells import coded
 from snapimpute.checks import on_symbols
 from snapimpute.decide import Decide, Decider, check_decide
 from snapimpute.model import Model, in_units
@@ -23,7 +24,7 @@ from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.plan import MIN_OBSERVED, Plan, Strength, quick, settle
 from snapimpute.recipe import Center, Weights
 from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver
-from snapimpute.tables import Table, coded, read_table
+from snapimpute.tables import Table, read_table
 from snapimpute.tuning import Metric, choose
 from snapimpute.types import Array
 from snapimpute.update import grown, merged

@@ -26,13 +26,24 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from snapimpute.alphabet import Alphabet
+from snapimpute.cells import (
+    NUMPY_DTYPE,
+    Index,
+    coded,
+    holds,
+    number_levels,
+    object_levels,
+    python_numbers,
+    scattered,
+    smallest_dtype,
+    without,
+)
 from snapimpute.checks import as_float
 from snapimpute.codebook import Codebook, Levels
 from snapimpute.observations import Observations
 from snapimpute.operators.threads import cut
 from snapimpute.types import Array
 
-Index = NDArray[np.int64]
 Cells = tuple[Index, Index, Array]
 """Rows, columns and values of some cells."""
 
@@ -207,7 +218,7 @@ class ArrayTable(Table):
             self._codes[:, col] = self._column(col, codebook[col])
 
     def _column(self, col: int, alphabet: Alphabet | None) -> Array:
-        cells = _without(self._given[:, col].astype(object), self._missing_codes)
+        cells = without(self._given[:, col].astype(object), self._missing_codes)
         if self._mask is not None:
             cells[self._mask[:, col]] = None
         return coded(cells, alphabet)
@@ -216,9 +227,9 @@ class ArrayTable(Table):
         """The different values of a column."""
         cells = self._given[:, col]
         if cells.dtype.kind in "OU":
-            return object_levels(_without(cells.astype(object), self._missing_codes))
+            return object_levels(without(cells.astype(object), self._missing_codes))
         values = self._numbers(0, self.shape[0], slice(col, col + 1))
-        return _number_levels(values)
+        return number_levels(values)
 
     def _numbers(self, start: int, stop: int, cols: slice = slice(None)) -> Array:
         """Some rows as floats, NaN where a cell is missing."""
@@ -268,7 +279,7 @@ class ArrayTable(Table):
             if not inside.any():
                 continue
             decoded = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
-            out[inside] = _python_numbers(decoded, alphabet)
+            out[inside] = python_numbers(decoded, alphabet)
         return out
 
 
@@ -292,7 +303,7 @@ class SparseTable(Table):
 
     def levels(self, col: int) -> Levels:
         """The different values of a column."""
-        return _number_levels(self._stored.values[self._stored.cols == col])
+        return number_levels(self._stored.values[self._stored.cols == col])
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the stored cells, all at once."""
@@ -347,10 +358,10 @@ class FrameTable(Table):
         try:
             if alphabet is not None and alphabet.labels is not None:
                 return coded(self._objects(series), alphabet)
-            if type(series.dtype) not in _NUMPY_DTYPE:
+            if type(series.dtype) not in NUMPY_DTYPE:
                 raise ValueError(f"its dtype is {series.dtype}")
             if isinstance(series.dtype, nw.Object):
-                return coded(_without(series.to_numpy(), self._missing_codes), None)
+                return coded(without(series.to_numpy(), self._missing_codes), None)
             out = as_float(series.cast(nw.Float64).to_numpy()).copy()
         except ValueError as err:
             raise ValueError(
@@ -365,18 +376,18 @@ class FrameTable(Table):
     def _objects(self, series: nw.Series[Any]) -> NDArray[Any]:
         text = isinstance(series.dtype, nw.Categorical | nw.Enum | nw.String)
         values = series.cast(nw.String).to_list() if text else series.to_list()
-        return _without(np.array([*values, None], dtype=object)[:-1], self._missing_codes)
+        return without(np.array([*values, None], dtype=object)[:-1], self._missing_codes)
 
     def levels(self, col: int) -> Levels:
         """The different values of a column; those of an ordered categorical are its categories."""
         series = self._frame[:, col]
         if isinstance(series.dtype, nw.Enum):
             return Levels(np.array(series.dtype.categories, dtype=object), len(series) - series.null_count(), True)
-        if type(series.dtype) not in _NUMPY_DTYPE or isinstance(series.dtype, nw.Object):
+        if type(series.dtype) not in NUMPY_DTYPE or isinstance(series.dtype, nw.Object):
             return object_levels(self._objects(series))
         values = as_float(series.cast(nw.Float64).to_numpy())
         codes = [code for code in self._missing_codes if not isinstance(code, str)]
-        return _number_levels(np.where(np.isin(values, codes), np.nan, values) if codes else values)
+        return number_levels(np.where(np.isin(values, codes), np.nan, values) if codes else values)
 
     def place(self, row: int, col: int) -> str:
         """Name a cell by its labels."""
@@ -405,135 +416,5 @@ class FrameTable(Table):
                     series.name, [None] * len(series), dtype=series.dtype, backend=series.implementation
                 )
                 series = series.scatter(rows, null.gather_every(1)[: rows.size])
-            columns.append(_scattered(series, rows[given], symbols[given], alphabet))
+            columns.append(scattered(series, rows[given], symbols[given], alphabet))
         return self._frame.with_columns(*columns).to_native()
-
-
-# -------------------------------------------------------------------- columns
-_NUMPY_DTYPE: dict[type[nw.dtypes.DType], type[np.generic]] = {
-    nw.Boolean: np.bool_,
-    nw.Int8: np.int8,
-    nw.Int16: np.int16,
-    nw.Int32: np.int32,
-    nw.Int64: np.int64,
-    nw.UInt8: np.uint8,
-    nw.UInt16: np.uint16,
-    nw.UInt32: np.uint32,
-    nw.UInt64: np.uint64,
-    nw.Float32: np.float32,
-    nw.Float64: np.float64,
-    nw.Object: np.object_,
-}
-"""The types of columns that can hold symbols; objects must be numbers or labels."""
-
-
-def coded(cells: NDArray[Any], alphabet: Alphabet | None) -> Array:
-    """Objects as numbers: labels by the alphabet, numbers as they are, NaN where nothing is."""
-    if alphabet is not None and alphabet.labels is not None:
-        return alphabet.encode(cells)
-    return as_float(cells)
-
-
-def _without(cells: NDArray[Any], codes: Sequence[Any]) -> NDArray[Any]:
-    """Objects with None for the codes of missing cells."""
-    if not codes:
-        return cells
-    out = cells.copy()
-    out[[any(type(cell) is type(c) and cell == c for c in codes) or _same(cell, codes) for cell in cells]] = None
-    return out
-
-
-def _same(cell: Any, codes: Sequence[Any]) -> bool:
-    """Whether a number is one of the codes, 99.0 being 99."""
-    number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool)
-    return number and any(not isinstance(code, str) and cell == code for code in codes)
-
-
-def object_levels(cells: NDArray[Any]) -> Levels:
-    """The different values among objects; text if there is any."""
-    text = [cell for cell in cells if isinstance(cell, str)]
-    if text:
-        return Levels(np.array(sorted(set(text)), dtype=object), len(text))
-    return _number_levels(as_float(cells))
-
-
-def _number_levels(values: Array) -> Levels:
-    known = values[~np.isnan(values)]
-    return Levels(np.unique(known), known.size)
-
-
-def _python_numbers(values: NDArray[Any], alphabet: Alphabet | None) -> NDArray[Any]:
-    """Numbers to stand among objects: whole ones as int, NaN as None."""
-    if values.dtype.kind == "O":
-        return values
-    whole = alphabet is not None and alphabet.is_integer
-    some = [None if np.isnan(value) else int(value) if whole else float(value) for value in values]
-    return np.array([*some, None], dtype=object)[:-1]
-
-
-def _scattered(series: nw.Series[Any], rows: Index, symbols: Array, alphabet: Alphabet | None) -> nw.Series[Any]:
-    """The column with symbols, or what they stand for, written in the given rows."""
-    if alphabet is not None and alphabet.labels is not None:
-        return _with_labels(series, rows, alphabet.decode(symbols).tolist())
-    kind = type(series.dtype)
-    if not holds(np.dtype(_NUMPY_DTYPE.get(kind, np.void)), alphabet):
-        kind = nw.Int64 if alphabet is not None and alphabet.is_integer else nw.Float64
-    if kind is nw.Object:
-        return series.scatter(rows, _python_numbers(symbols, alphabet).tolist())
-    numbers = symbols.astype(_NUMPY_DTYPE[kind])
-    values = nw.new_series(series.name, numbers, dtype=kind(), backend=series.implementation)
-    if isinstance(series.dtype, kind):
-        return series.scatter(rows, values)
-    return values if rows.size == len(series) else series.cast(kind()).scatter(rows, values)
-
-
-def _with_labels(series: nw.Series[Any], rows: Index, labels: list[Any]) -> nw.Series[Any]:
-    """The column with labels written; a categorical stays one if it has them among its categories."""
-    dtype = series.dtype
-    if isinstance(dtype, nw.Enum | nw.Categorical):
-        categories = dtype.categories if isinstance(dtype, nw.Enum) else series.cat.get_categories().to_list()
-        if series.implementation.is_pyarrow():
-            whole = series.cast(nw.String).scatter(rows, labels)
-            return nw.new_series(series.name, whole.to_list(), dtype=dtype, backend=series.implementation)
-        if set(labels) <= set(categories) or (not isinstance(dtype, nw.Enum) and series.implementation.is_polars()):
-            return series.scatter(rows, labels)
-        series = series.cast(nw.String())
-    elif not isinstance(dtype, nw.String | nw.Object):
-        series = series.cast(nw.String())
-    return series.scatter(rows, labels)
-
-
-# -------------------------------------------------------------------- dtypes
-def holds(dtype: np.dtype[Any], alphabet: Alphabet | None) -> bool:
-    """Whether a dtype can hold every symbol; floats and objects always can, and they alone any number (None).
-
-    Examples
-    --------
-    >>> holds(np.dtype("uint8"), Alphabet.of("0:2")), holds(np.dtype("uint8"), Alphabet.of("-1,1"))
-    (True, False)
-    """
-    if alphabet is None:
-        return dtype.kind in "fO"
-    low, high = alphabet.symbols[[0, -1]]
-    if dtype.kind == "b":
-        return set(alphabet) <= {0.0, 1.0}
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return bool(alphabet.is_integer and limits.min <= low and high <= limits.max)
-    return dtype.kind in "fO"
-
-
-def smallest_dtype(alphabet: Alphabet) -> np.dtype[Any]:
-    """The smallest signed integer type for whole symbols, else float32 if it is exact, else float64.
-
-    Examples
-    --------
-    >>> smallest_dtype(Alphabet.of("1:5")), smallest_dtype(Alphabet.of("0.5:5:0.5"))
-    (dtype('int8'), dtype('float32'))
-    """
-    for name in ("int8", "int16", "int32", "int64"):
-        if holds(np.dtype(name), alphabet):
-            return np.dtype(name)
-    with np.errstate(over="ignore"):
-        exact = np.array_equal(alphabet.symbols.astype(np.float32), alphabet.symbols)
-    return np.dtype("float32" if exact else "float64")
