@@ -64,6 +64,7 @@ def object_levels(cells: NDArray[Any]) -> Levels:
 
 
 def number_levels(values: Array) -> Levels:
+    """The different numbers, and how many cells have one."""
     known = values[~np.isnan(values)]
     return Levels(np.unique(known), known.size)
 
