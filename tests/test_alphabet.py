@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,9 +121,12 @@ def test_symbols_are_read_only():
         "nan:5",
         "1:inf",
         "0:1e400:1e399",
-        ["one", "two"],
+        [1, "two"],
+        ["one", None],
+        [["one", "two"], ["three", "four"]],
         [[1, 2], [3]],
         {1, 2},
+        {"one", "two"},
         {"a": 1},
         (i for i in range(3)),
         [1, 2j],
@@ -276,6 +281,100 @@ def test_spacing(spec, spacing):
 def test_is_integer(spec, whole):
     """An alphabet is integer exactly if all its symbols are whole."""
     assert Alphabet.of(spec).is_integer is whole
+
+
+# --------------------------------------------------------------------- labels
+LABELS = st.lists(st.text(max_size=4), min_size=1, max_size=9, unique=True)
+
+
+@pytest.mark.parametrize(
+    "make", [list, tuple, np.array, lambda labels: np.array(labels, dtype=object), pd.Index, pd.Series]
+)
+def test_labels_keep_their_order(make):
+    """Labels stand for 0, 1, 2, … in the order given, which is not that of the letters."""
+    alphabet = Alphabet.of(make(["low", "mid", "high"]))
+    assert alphabet.labels == ("low", "mid", "high")
+    assert all(type(label) is str for label in alphabet.labels)
+    assert list(alphabet) == [0, 1, 2]
+    assert alphabet.is_integer
+    assert alphabet.spacing == 1
+
+
+def test_digits_in_quotes_are_labels():
+    """A list of text is labels even if it reads as numbers, and is not sorted by them."""
+    assert Alphabet.of(["10", "9"]).labels == ("10", "9")
+    assert Alphabet.of([10, 9]).labels is None
+
+
+def test_labels_must_differ_and_match_the_symbols():
+    """A label given twice is named; labels stand for 0, 1, … and no other symbols."""
+    with pytest.raises(ValueError, match="must differ, got 'b' twice"):
+        Alphabet.of(["a", "b", "c", "b"])
+    for symbols in ([1, 2], [0, 1, 2], [0, 2]):
+        with pytest.raises(ValueError, match="2 labels stand for 0, 1, …, 1, got symbols"):
+            Alphabet(np.array(symbols), ("a", "b"))
+
+
+@quick
+@given(LABELS, st.data())
+def test_decoding_undoes_encoding(labels, data):
+    """What is encoded comes back, a missing value as None, in an array of the same shape."""
+    alphabet = Alphabet.of(labels)
+    cells = data.draw(
+        st.lists(st.sampled_from([*labels, None]), min_size=2, max_size=12).filter(lambda x: len(x) % 2 == 0)
+    )
+    values = np.array(cells, dtype=object).reshape(2, -1)
+    codes = alphabet.encode(values)
+    assert codes.dtype == np.float64
+    assert codes.shape == values.shape
+    assert [None if np.isnan(c) else labels[int(c)] for c in codes.flat] == cells
+    assert np.array_equal(alphabet.decode(codes), values)
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_nothing_is_encoded_as_nan(nothing):
+    """None, NaN and what pandas calls missing have no symbol."""
+    codes = Alphabet.of(["n", "y"]).encode(np.array(["y", nothing, np.str_("n")], dtype=object))
+    np.testing.assert_array_equal(codes, [1, np.nan, 0])
+
+
+@pytest.mark.parametrize("strange", ["x", "", "Y", " y", 0, 1.0, True, b"y"])
+def test_what_is_no_label_is_named(strange):
+    """An unknown label and anything that is no text are refused, the first with its count and its place if given."""
+    alphabet, values = Alphabet.of(["n", "y"]), np.array(["n", None, strange, "y", "z"], dtype=object)
+    message = f"2 value(s) not in Alphabet(['n', 'y']), the first is {strange!r}"
+    with pytest.raises(ValueError, match=re.escape(message + ": correct the data or the alphabet")):
+        alphabet.encode(values)
+    with pytest.raises(ValueError, match=re.escape(message + " at seat 2: correct")):
+        alphabet.encode(values, lambda i: f"seat {i}")
+
+
+def test_decode_without_labels_gives_the_symbols():
+    """Numbers stand for themselves, and NaN stays NaN; among labels it is None."""
+    np.testing.assert_array_equal(Alphabet.of("0,0.5").decode([0.5, np.nan]), [0.5, np.nan])
+    decoded = Alphabet.of(["n", "y"]).decode([[1, np.nan], [0, 1]])
+    assert decoded.dtype == object
+    assert decoded.tolist() == [["y", None], ["n", "y"]]
+
+
+def test_labels_count_in_equality():
+    """Alphabets are equal if symbols and labels are; equal ones hash alike, and others are told apart in a dict."""
+    labelled, numbers, others = Alphabet.of(["n", "y"]), Alphabet.of("0,1"), Alphabet.of(["y", "n"])
+    assert labelled == Alphabet.of(("n", "y"))
+    assert hash(labelled) == hash(Alphabet.of(("n", "y")))
+    assert len({labelled, numbers, others}) == 3
+    assert labelled != numbers
+    assert labelled != others
+
+
+def test_labels_are_shown_in_quotes():
+    """The text of an alphabet tells labels from numbers, and a long one is abbreviated."""
+    assert Alphabet.of(["1", "it's"]).names() == ["'1'", '"it\'s"']
+    assert Alphabet.of("0.5,1").names() == ["0.5", "1"]
+    assert repr(Alphabet.of(["n", "y"])) == "Alphabet(['n', 'y'])"
+    many = Alphabet.of([f"l{k}" for k in range(30)])
+    assert repr(many) == "Alphabet(['l0', 'l1', 'l2', ..., 'l29'])"
+    assert len(many.names()) == 30
 
 
 # --------------------------------------------------------------------- nearest

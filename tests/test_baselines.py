@@ -72,6 +72,28 @@ def test_heavy_damping_leaves_the_mean() -> None:
     np.testing.assert_allclose(fitted.entries([0, 1], [2, 0]), constant.entries([0, 1], [2, 0]), atol=1e-9)
 
 
+@given(observations(), st.floats(0, 20))
+def test_infinite_damping_leaves_one_kind_of_bias(obs: Observations, damping: float) -> None:
+    """Rows or columns whose damping is infinite have no bias at all; the others have damped means."""
+    for name, lanes, size in (("rows", obs.rows, obs.shape[0]), ("cols", obs.cols, obs.shape[1])):
+        dampings = {"damping_rows": np.inf, "damping_cols": np.inf, f"damping_{name}": damping}
+        fitted = DampedBiases.fit(obs, **dampings)
+        biases = {"rows": fitted.row_biases, "cols": fitted.col_biases}
+        found = biases.pop(name)
+        assert (next(iter(biases.values())) == 0).all()
+        for lane in range(size):
+            mine = obs.values[lanes == lane] - obs.values.mean()
+            expected = mine.sum() / (mine.size + damping) if mine.size else 0.0
+            assert found[lane] == pytest.approx(expected, abs=1e-12)
+
+
+def test_infinite_damping_of_both_is_the_mean() -> None:
+    """Without any bias the constant mean is left, exactly."""
+    obs = Observations.from_dense([[1, 5, np.nan], [2, 2, 4]])
+    fitted = DampedBiases.fit(obs, damping_rows=np.inf, damping_cols=np.inf)
+    assert fitted.entries([0, 1], [2, 0]).tolist() == ConstantMean.fit(obs).entries([0, 1], [2, 0]).tolist()
+
+
 def test_biases_are_ready_to_be_a_matrix_of_rank_two() -> None:
     """mean + row_biases + col_biases, as an outer sum, is what entries gives."""
     obs = Observations.from_dense([[1, 5, np.nan], [2, 2, 4]])
@@ -117,8 +139,8 @@ def test_reference_values(movielens: Dataset, ratio: float, mean_score: float, b
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"damping_rows": -1}, "damping_rows must be a finite number, 0 or larger, got -1"),
-        ({"damping_cols": np.nan}, "damping_cols must be a finite number"),
+        ({"damping_rows": -1}, "damping_rows must be a number, 0 or larger, got -1"),
+        ({"damping_cols": np.nan}, "damping_cols must be a number, 0 or larger, got nan"),
         ({"max_sweeps": 0}, "max_sweeps must be at least 1"),
         ({"tol": -1e-3}, "tol at least 0"),
     ],

@@ -147,7 +147,7 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     change(document)
     text = json.dumps(document)
-    metadata = {"document": text, "sha256": checkpoint._checksum(text, tensors)}
+    metadata = {"document": text, "sha256": checkpoint.checksum(text, tensors)}
     path.write_bytes(as_safetensors(tensors, metadata=metadata))
 
 

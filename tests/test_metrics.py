@@ -151,3 +151,60 @@ def test_scores_refuse_a_truth_off_the_alphabet() -> None:
         metrics.scores([1, 2.5], [1, 2], "1:5")
     with pytest.raises(ValueError, match="1 of 2 values of symbols are not in"):
         metrics.scores([1, 2], [1, 2], "1:5", symbols=[1, 2.5])
+
+
+# -------------------------------------------------------------------- probabilities
+@st.composite
+def forecasts(draw: st.DrawFn) -> tuple[list[float], np.ndarray, np.ndarray, int]:
+    """Symbols, a truth, probabilities (some of them certain or level), and a number of bins."""
+    symbols = draw(st.sampled_from(list(ALPHABETS.values())))
+    weight = st.lists(st.sampled_from([0.0, 0.1, 1.0, 3.0]), min_size=len(symbols), max_size=len(symbols))
+    rows = draw(st.lists(weight.filter(any), min_size=1, max_size=30))
+    truth = draw(st.lists(st.sampled_from(symbols), min_size=len(rows), max_size=len(rows)))
+    p = np.array(rows) / np.sum(rows, axis=1, keepdims=True)
+    return symbols, np.array(truth), p, draw(st.integers(1, 20))
+
+
+@given(forecasts())
+def test_reliability_by_bins(case: tuple[list[float], np.ndarray, np.ndarray, int]) -> None:
+    """Bin by bin: how sure of the likeliest symbol, how often right; and the distance of the two on average."""
+    symbols, truth, p, bins = case
+    sure = [max(row) for row in p.tolist()]
+    right = [o == symbols[row.index(max(row))] for o, row in zip(truth.tolist(), p.tolist(), strict=True)]
+    places = [min(int(one * bins), bins - 1) for one in sure]
+    found = metrics.reliability(truth, p, symbols, bins=bins)
+    expected = [
+        [(sure[i], right[i]) for i in range(len(sure)) if places[i] == place] for place in sorted(set(places))
+    ]
+    assert found.count.tolist() == [len(some) for some in expected]
+    np.testing.assert_allclose(found.confidence, [np.mean([one for one, _ in some]) for some in expected])
+    np.testing.assert_allclose(found.accuracy, [np.mean([hit for _, hit in some]) for some in expected])
+    error = sum(abs(sum(one - hit for one, hit in some)) for some in expected) / len(sure)
+    assert metrics.expected_calibration_error(truth, p, symbols, bins=bins) == pytest.approx(error, abs=1e-12)
+    assert found.error == pytest.approx(error, abs=1e-12)
+
+
+def test_forecasts_that_come_true_as_often_as_they_say() -> None:
+    """Right in 3 of 4 cases at confidence 0.75 is no error; certain and wrong is an error of 1."""
+    assert metrics.expected_calibration_error([0, 1, 1, 1], [[0.25, 0.75]] * 4, "0,1") == 0
+    assert metrics.expected_calibration_error([0, 0], [[0, 1]] * 2, "0,1") == 1
+    assert metrics.reliability([0, 1], [[1, 0], [0.4, 0.6]], "0,1", bins=5).count.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("score", [metrics.reliability, metrics.expected_calibration_error])
+@pytest.mark.parametrize(
+    ("truth", "p", "bins", "message"),
+    [
+        ([0, 1], [[0.5, 0.5]], 15, r"expected probabilities of shape \(2, 2\), got \(1, 2\)"),
+        ([0, 1], [[0.2, 0.3, 0.5]] * 2, 15, r"shape \(2, 2\), got \(2, 3\)"),
+        ([0, 1], [0.5, 0.5], 15, r"shape \(2, 2\), got \(2,\)"),
+        ([], np.zeros((0, 2)), 15, "nothing to score: truth is empty"),
+        ([0, 2], [[0.5, 0.5]] * 2, 15, "1 of 2 values of truth are not in Alphabet.*the first is 2"),
+        ([0, np.nan], [[0.5, 0.5]] * 2, 15, "1 of 2 values of truth are not in"),
+        ([0, 1], [[0.5, 0.5]] * 2, 0, "bins must be at least 1, got 0"),
+    ],
+)
+def test_forecasts_that_cannot_be_scored(score: Any, truth: Any, p: Any, bins: int, message: str) -> None:
+    """One row of probabilities for each entry, one number in it for each symbol, and a truth of symbols."""
+    with pytest.raises(ValueError, match=message):
+        score(truth, p, "0,1", bins=bins)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from snapimpute import (
     L1,
@@ -21,12 +25,23 @@ from snapimpute import (
     penalties,
 )
 from snapimpute.baselines import ConstantMean, DampedBiases
+from snapimpute.codebook import Codebook
 from snapimpute.estimator import SnapImputer
-from snapimpute.recipe import DISCRETE, SPECTRAL, Recipe, offsets
+from snapimpute.recipe import (
+    DAMPING,
+    DAMPINGS,
+    DISCRETE,
+    SPECTRAL,
+    Recipe,
+    best_damping,
+    fitted_biases,
+    offsets,
+    smallest_gap,
+)
 
 ALPHABET = Alphabet.of("1:5")
 NAMES = [*DISCRETE, "ridge"]
-CENTERS = (None, "mean", "biases")
+CENTERS = (None, "mean", "rows", "columns", "biases")
 
 
 @pytest.fixture
@@ -50,6 +65,85 @@ def test_offsets_are_the_baseline_at_every_cell(observations, center, baseline):
     cells = all_cells(observations.shape)
     B = offsets(observations, center)
     np.testing.assert_allclose(B.entries(*cells), baseline.fit(observations).entries(*cells), rtol=1e-14)
+
+
+def lane_means(lanes: np.ndarray, size: int, values: np.ndarray, damping: float) -> np.ndarray:
+    """How far the mean of each lane lies from that of all, damped."""
+    centred = values - values.mean()
+    return np.array([centred[lanes == i].sum() / ((lanes == i).sum() + damping) for i in range(size)])
+
+
+@given(st.sampled_from(DAMPINGS), st.sampled_from(DAMPINGS), st.integers(0, 2**32 - 1))
+def test_offsets_of_rows_or_columns_are_damped_means(damping_rows, damping_cols, seed):
+    """Only one damping counts: each row, or column, is as far from the mean as its damped mean says."""
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((6, 5)) < 0.5, rng.integers(1, 6, (6, 5)), np.nan)
+    X[0, 0], X[:, 3], X[2] = 4.0, np.nan, np.nan
+    obs, damping = Observations.from_dense(X), (damping_rows, damping_cols)
+    found = {center: offsets(obs, center, damping).entries(*all_cells(obs.shape)) for center in ("rows", "columns")}
+    mean = obs.values.mean()
+    by_row = mean + lane_means(obs.rows, 6, obs.values, damping_rows)[:, None] + np.zeros(5)
+    by_col = mean + lane_means(obs.cols, 5, obs.values, damping_cols) + np.zeros((6, 1))
+    np.testing.assert_allclose(found["rows"].reshape(6, 5), by_row, rtol=1e-13)
+    np.testing.assert_allclose(found["columns"].reshape(6, 5), by_col, rtol=1e-13)
+
+
+def test_offsets_of_biases_take_both_dampings(observations):
+    """The biases are those of the baseline with the same dampings, in the recipe as well."""
+    cells = all_cells(observations.shape)
+    expected = DampedBiases.fit(observations, damping_rows=2.0, damping_cols=30.0).entries(*cells)
+    for B in (
+        offsets(observations, "biases", (2.0, 30.0)),
+        Recipe(ALPHABET, center="biases", damping=(2.0, 30.0)).problem(observations, 1.0, 0.0).offsets,
+    ):
+        np.testing.assert_allclose(B.entries(*cells), expected, rtol=1e-13)
+
+
+def test_fitted_biases_of_the_mean_are_none(observations):
+    """The centre "mean" has a mean and no biases, whatever the damping."""
+    fitted = fitted_biases(observations, "mean", (1.0, 1.0))
+    assert fitted.mean == pytest.approx(observations.values.mean())
+    assert not fitted.row_biases.any()
+    assert not fitted.col_biases.any()
+
+
+# -------------------------------------------------------------------- the damping
+def lost(obs: Observations, center: str, damping: tuple[float, float], seed: int) -> float:
+    kept, held = obs.split(0.2, random_state=seed)
+    d_rows, d_cols = np.inf if center == "columns" else damping[0], np.inf if center == "rows" else damping[1]
+    fitted = DampedBiases.fit(kept, damping_rows=d_rows, damping_cols=d_cols)
+    return float(np.mean((fitted.entries(held.rows, held.cols) - held.values) ** 2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
+def test_the_best_damping_is_that_of_the_grid(spread, seed):
+    """Of rows or columns alone it is the least of all; of both, of rows first and then of columns."""
+    rng = np.random.default_rng(seed)
+    X = spread * rng.normal(size=(30, 1)) + spread * rng.normal(size=25) + rng.normal(size=(30, 25))
+    obs = Observations.from_dense(np.where(rng.random(X.shape) < 0.3, X, np.nan))
+    found = {center: best_damping(obs, center, random_state=seed) for center in ("rows", "columns", "biases")}
+    for center, place in (("rows", 0), ("columns", 1)):
+        others = [(d, DAMPING[1]) if place == 0 else (DAMPING[0], d) for d in DAMPINGS]
+        assert found[center] == min(others, key=lambda one: lost(obs, center, one, seed))
+    rows, cols = found["biases"]
+    assert rows == min(DAMPINGS, key=lambda d: lost(obs, "biases", (d, DAMPING[1]), seed))
+    assert cols == min(DAMPINGS, key=lambda d: lost(obs, "biases", (rows, d), seed))
+    assert lost(obs, "biases", (rows, cols), seed) <= lost(obs, "biases", DAMPING, seed)
+
+
+def test_the_damping_follows_the_biases():
+    """Rows that differ much are hardly damped, rows that do not differ as much as can be."""
+    rng = np.random.default_rng(0)
+    for spread, expected in ((30.0, DAMPINGS[0]), (0.0, DAMPINGS[-1])):
+        X = spread * rng.normal(size=(60, 1)) + rng.normal(size=(60, 40))
+        assert best_damping(Observations.from_dense(X), "rows") == (expected, DAMPING[1])
+
+
+@pytest.mark.parametrize("center", [None, "mean"])
+def test_without_biases_there_is_no_damping_to_choose(center):
+    """Nothing is held out where nothing depends on it: one cell is enough."""
+    assert best_damping(Observations.from_dense([[1.0]]), center) == DAMPING
 
 
 def test_no_centre_has_no_offsets(observations):
@@ -134,10 +228,124 @@ def test_the_unit_of_xi(discrete, unit):
     assert Recipe(Alphabet.of("0,0.5,3"), discrete=discrete).xi_unit == pytest.approx(unit)
 
 
-def test_penalties_by_column_are_refused():
-    """A recipe decides by one alphabet: with several the error says what to use."""
-    with pytest.raises(ValueError, match=r"several alphabets.*use Problem and solve"):
-        Recipe(ALPHABET, discrete=ByColumn([L1("1:5", 0.1)], [0, 0]))
+@pytest.mark.parametrize("alphabet", [ALPHABET, Codebook.of(["0,1", "1:5"], 2)])
+def test_penalties_by_column_are_refused(alphabet):
+    """They are built from the alphabets of the columns, not given: the error says what to use."""
+    with pytest.raises(ValueError, match=r"ByColumn\(...\) brings its own alphabets: use Problem and solve"):
+        Recipe(alphabet, discrete=ByColumn([L1("1:5", 0.1)], [0, 0]))
+
+
+# -------------------------------------------------------------------- several alphabets
+BOOK = Codebook.of({0: "0,1", 1: "0,0.5,3", 2: None, 3: "0,1", 5: "0,0.5,3", 6: [7.0]}, 7, leave=False)
+ALONE = Codebook(BOOK.kinds[:2], np.where((BOOK.which < 0) | (BOOK.which > 1), -1, BOOK.which))
+"""Two columns of each of two alphabets, two of any number, one of one symbol; or these three left alone."""
+
+
+def mixed() -> Observations:
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(10, 7))
+    for alphabet, cols in BOOK.groups:
+        if alphabet is not None:
+            X[:, cols] = alphabet.symbols[rng.integers(len(alphabet), size=(10, cols.size))]
+    X[rng.random(X.shape) < 0.3] = np.nan
+    return Observations.from_dense(X)
+
+
+def by_alphabet(penalty: ByColumn) -> dict[Alphabet | None, tuple[float | None, list[int]]]:
+    return {
+        None if one is None else one.alphabet: (None if one is None else one.xi, cols.tolist())
+        for one, cols in penalty.groups()
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l2"])
+def test_each_alphabet_has_its_penalty_in_its_unit(name):
+    """A column is pulled to its own symbols, with ξ in units of their distance; any number is not pulled."""
+    recipe = Recipe(BOOK, discrete=name)
+    penalty = recipe.problem(mixed(), 1.0, 0.1).discrete
+    unit = 0.5 ** DISCRETE[name].power
+    assert recipe.xi_unit == 1.0
+    assert by_alphabet(penalty) == {
+        Alphabet.of("0,1"): (0.1, [0, 3]),
+        Alphabet.of("0,0.5,3"): (pytest.approx(0.1 * unit), [1, 5]),
+        None: (None, [2, 4]),
+        Alphabet.of([7.0]): (0.1, [6]),
+    }
+    assert {type(one) for one in penalty.penalties if one is not None} == {penalties.DISCRETE[name]}
+
+
+def test_the_norm_of_each_alphabet_is_that_of_its_cells():
+    """ξ of "l2" is for each entry: the norm over a group is as strong as the group has unobserved cells."""
+    obs = mixed()
+    found = by_alphabet(Recipe(BOOK, discrete="l2").problem(obs, 1.0, 0.1).discrete)
+    for alphabet, cols in BOOK.groups:
+        if alphabet is not None:
+            hidden = 10 * cols.size - np.isin(obs.cols, cols).sum()
+            assert found[alphabet][0] == pytest.approx(0.1 * smallest_gap(alphabet) * math.sqrt(hidden))
+
+
+def test_frequencies_are_those_of_the_group():
+    """The weights of an alphabet go by the columns that have it, and no others."""
+    obs = mixed()
+    penalty = Recipe(BOOK, weights="frequency").problem(obs, 1.0, 0.1).discrete
+    for one, cols in penalty.groups():
+        if one is not None:
+            seen = obs.values[np.isin(obs.cols, cols)]
+            expected = [len(one.alphabet) * np.mean(seen == a) for a in one.alphabet]
+            np.testing.assert_allclose(one.weights, expected)
+
+
+def test_a_group_without_observation_has_equal_weights():
+    """Where nothing was seen no symbol is more frequent."""
+    obs = mixed()
+    some = obs.take(~np.isin(obs.cols, [1, 5]))
+    penalty = Recipe(BOOK, weights="frequency").problem(some, 1.0, 0.1).discrete
+    assert [one.weights.tolist() for one, cols in penalty.groups() if 1 in cols] == [[1, 1, 1]]
+
+
+@pytest.mark.parametrize("name", ["l1", "l0"])
+def test_columns_left_alone_have_no_penalty(name):
+    """They keep their place in the table, and are not pulled."""
+    penalty = Recipe(ALONE, discrete=name).problem(mixed(), 1.0, 0.1).discrete
+    assert penalty.which.size == 7
+    assert by_alphabet(penalty)[None] == (None, [2, 4, 6])
+    x = np.full((1, 7), 0.3)
+    moved = penalty.prox(x)[0] != 0.3
+    assert not moved[[2, 4, 6]].any()
+
+
+@pytest.mark.parametrize(("book", "xi"), [(BOOK, 0.0), (Codebook.of([None, None], 2), 0.1)])
+def test_nothing_to_pull_is_no_penalty(book, xi):
+    """With ξ = 0, or without any alphabet, the problem has no discrete term."""
+    obs = mixed() if book is BOOK else Observations.from_dense([[1.0, 2.5]])
+    assert Recipe(book).problem(obs, 1.0, xi).discrete is None
+
+
+def test_the_control_knows_no_alphabet():
+    """The ridge pulls all columns to the mean, also where they have several alphabets."""
+    obs = mixed()
+    penalty = Recipe(BOOK, discrete="ridge").problem(obs, 1.0, 0.1).discrete
+    assert (type(penalty), penalty.xi) == (Ridge, 0.1)
+    assert penalty.center == pytest.approx(obs.values.mean())
+
+
+def test_the_book_of_a_recipe():
+    """One alphabet is that of every column; a codebook is used as it is."""
+    assert Recipe(BOOK).book(7) is BOOK
+    single = Recipe(ALPHABET).book(3)
+    assert (single.one, single.which.tolist()) == (ALPHABET, [0, 0, 0])
+
+
+def test_a_penalty_object_is_refused_with_several_alphabets():
+    """It has one alphabet: the error shows it, and says to name the penalty."""
+    with pytest.raises(ValueError, match=r"L1\(.*\) has one alphabet, the table has several: name the penalty"):
+        Recipe(BOOK, discrete=L1("1:5", 0.1))
+
+
+def test_weights_must_fit_every_alphabet():
+    """Weights that are given have one length; an alphabet of another is refused."""
+    with pytest.raises(ValueError, match="weights must hold one number for each of the 3 symbols"):
+        Recipe(BOOK, weights=[1.0, 2.0]).problem(mixed(), 1.0, 0.1)
 
 
 def test_every_spectral_penalty_has_its_name():
@@ -205,8 +413,8 @@ def test_penalty_objects_keep_their_own_strengths(observations):
         ({"spectral": L1("1:5", 0.1)}, SPECTRAL),
         ({"discrete": "L1"}, NAMES),
         ({"discrete": Nuclear(1.0)}, NAMES),
-        ({"center": "median"}, {"mean": 0, "biases": 0}),
-        ({"center": "auto"}, {"mean": 0, "biases": 0}),
+        ({"center": "median"}, CENTERS[1:]),
+        ({"center": "auto"}, CENTERS[1:]),
     ],
 )
 def test_a_wrong_name_is_refused_with_the_choices(wrong, choices):

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from snapimpute import L1, Alphabet, Nuclear, Observations, metrics, solve, tuning
+from snapimpute import L1, Alphabet, Nuclear, Observations, metrics, plan, solve, tuning
+from snapimpute.codebook import Codebook
 from snapimpute.datasets import low_rank_alphabet
+from snapimpute.plan import Plan
 from snapimpute.recipe import SPECTRAL, Recipe
 from snapimpute.solvers import APG, AISImpute
-from snapimpute.tuning import PATIENCE, XI_STEPS, choose, held_out_score, lam_grid, largest_lam
+from snapimpute.tuning import (
+    ABOVE,
+    PATIENCE,
+    XI_STEPS,
+    Candidate,
+    Choice,
+    Search,
+    Verdict,
+    choose,
+    lam_grid,
+    largest_lam,
+    losses,
+    path,
+)
 
 DATA = low_rank_alphabet((30, 24), rank=2, alphabet="1:5", kind="quantised", observed=0.6, noise=0.1, random_state=4)
 RECIPE = Recipe(DATA.alphabet, center="mean")
@@ -32,7 +51,16 @@ def solved(monkeypatch) -> list[dict[str, Any]]:
         return calls[-1]["result"]
 
     monkeypatch.setattr(tuning, "solve", spy)
+    monkeypatch.setattr(plan, "solve", spy)
     return calls
+
+
+def lost_by_hand(metric: str, held: Observations, estimate: np.ndarray) -> np.ndarray:
+    """What is lost on each entry, with one alphabet."""
+    if metric == "rmse":
+        return (estimate - held.values) ** 2
+    off = np.abs(DATA.alphabet.snap(estimate) - held.values)
+    return off if metric == "mae" else (off > 0).astype(float)
 
 
 # -------------------------------------------------------------------- what is seen
@@ -77,6 +105,7 @@ def test_the_score_is_that_of_a_fit_on_the_kept_entries():
     estimate = result.entries(held.rows, held.cols)
     for metric, score in (
         ("error", np.mean(DATA.alphabet.snap(estimate) != held.values)),
+        ("mae", metrics.mae(held.values, DATA.alphabet.snap(estimate))),
         ("rmse", metrics.rmse(held.values, estimate)),
     ):
         options = {"share": 0.25, "max_iter": 40, "tol": 1e-3, "max_rank": 3, "random_state": 1}
@@ -84,6 +113,54 @@ def test_the_score_is_that_of_a_fit_on_the_kept_entries():
         assert choice.best.score == pytest.approx(score, rel=1e-12)
         assert (choice.best.rank, choice.best.n_iter) == (result.x.rank, result.n_iter)
         assert choice.metric == metric
+        np.testing.assert_array_equal(choice.held_out[0].estimate, estimate)
+        assert cells(choice.held_out[0].observations) == cells(held)
+
+
+@pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
+def test_the_standard_error_is_that_of_the_score(metric):
+    """Of a mean it is the usual one; of a root mean square that of the mean over twice the root."""
+    choice = choose(DATA.observations, RECIPE, lam=2.0, xi=0.0, metric=metric)
+    held = choice.held_out[0]
+    loss = lost_by_hand(metric, held.observations, held.estimate)
+    np.testing.assert_allclose(held.loss, loss)
+    error = loss.std() / math.sqrt(loss.size)
+    assert choice.best.error == pytest.approx(error / (2 * math.sqrt(loss.mean())) if metric == "rmse" else error)
+
+
+# -------------------------------------------------------------------- folds
+def test_folds_hold_out_every_entry_once(solved):
+    """With cv each fit sees the other folds only, and the folds held out are all entries, each once."""
+    choice = choose(DATA.observations, RECIPE, lam=[3.0, 1.0], xi=[0.0, 0.1], cv=3, random_state=5)
+    held = [cells(one.observations) for one in choice.held_out]
+    assert sum(map(len, held)) == len(set().union(*held)) == len(DATA.observations)
+    assert set().union(*held) == cells(DATA.observations)
+    assert len(solved) == 3 * 4
+    for i, call in enumerate(solved):
+        assert cells(call["problem"].observations) == cells(DATA.observations) - held[i % 3]
+    assert choice.verdict.count == len(DATA.observations)
+
+
+def test_the_score_of_folds_is_the_mean_over_all_entries(solved):
+    """The losses of all folds count alike, ranks and iterations are the largest of theirs."""
+    choice = choose(DATA.observations, RECIPE, lam=2.0, xi=0.0, metric="mae", cv=4, random_state=1)
+    folds = list(DATA.observations.kfold(4, random_state=1))
+    results = [call["result"] for call in solved]
+    parts = [
+        lost_by_hand("mae", held, result.entries(held.rows, held.cols))
+        for (_, held), result in zip(folds, results, strict=True)
+    ]
+    assert choice.best.score == pytest.approx(np.concatenate(parts).mean(), rel=1e-12)
+    assert choice.best.rank == max(result.x.rank for result in results)
+    assert choice.best.n_iter == max(result.n_iter for result in results)
+
+
+def test_folds_are_warm_started_each_by_its_own(solved):
+    """Down a path the fit of a fold starts from the fit of the same fold."""
+    choose(DATA.observations, RECIPE, lam=[4.0, 2.0, 1.0], xi=0.0, cv=2)
+    assert [call["x0"] for call in solved[:2]] == [None, None]
+    for i, call in enumerate(solved[2:]):
+        assert call["x0"] is solved[i]["result"].x
 
 
 # -------------------------------------------------------------------- the path
@@ -99,23 +176,191 @@ def test_each_fit_starts_from_the_one_before_and_each_path_from_zero(solved):
 def test_a_path_ends_when_the_score_no_longer_improves():
     """A path is given up exactly when the last few λ brought nothing, and not before."""
     choice = choose(DATA.observations, RECIPE, metric="rmse")
+    grid = lam_grid(DATA.observations.split(0.2)[0], RECIPE)
     lengths = []
     for xi in sorted({c.xi for c in choice.tried}):
-        scores = [c.score for c in choice.tried if c.xi == xi]
+        lams, scores = zip(*[(c.lam, c.score) for c in choice.tried if c.xi == xi], strict=True)
         lengths.append(len(scores))
         since = len(scores) - 1 - int(np.argmin(scores))
-        assert since == PATIENCE or (since < PATIENCE and len(scores) == tuning.LAM_STEPS)
-    assert len(lengths) == len(XI_STEPS)
+        assert since == PATIENCE or (since < PATIENCE and lams[-1] == grid[-1])
+    assert len(lengths) > 1
     assert min(lengths) < tuning.LAM_STEPS
 
 
-def test_the_best_is_the_first_of_the_least_scores():
-    """Of equal scores the first tried wins: the smaller ξ, then the larger λ."""
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_other_paths_begin_above_the_plain_best_and_at_its_fit(solved, seed):
+    """A path with ξ > 0 begins a step above the best plain λ, from the plain fit there, and goes on down."""
+    choice = choose(DATA.observations, RECIPE, metric="rmse", random_state=seed)
+    plain = [c for c in choice.tried if c.xi == 0]
+    begin = int(np.argmin([c.score for c in plain])) - ABOVE
+    assert begin > 0
+    grid = lam_grid(DATA.observations.split(0.2, random_state=seed)[0], RECIPE)
+    for xi in sorted({c.xi for c in choice.tried if c.xi > 0}):
+        lams = [c.lam for c in choice.tried if c.xi == xi]
+        assert lams == grid[begin : begin + len(lams)]
+        calls = [call for call in solved if call["problem"].discrete.xi == xi]
+        assert calls[0]["x0"] is solved[begin]["result"].x
+        assert solved[begin]["problem"].discrete.xi == 0
+        for before, call in itertools.pairwise(calls):
+            assert call["x0"] is before["result"].x
+
+
+def test_other_folds_begin_at_their_own_plain_fit(solved):
+    """With cv each fold takes the plain fit of the same fold."""
+    choose(DATA.observations, RECIPE, metric="rmse", cv=2)
+    first = next(i for i, call in enumerate(solved) if call["problem"].discrete.xi > 0)
+    for call in solved[first : first + 2]:
+        (start,) = (one for one in solved[:first] if one["result"].x is call["x0"])
+        assert start["problem"].spectral.lam == call["problem"].spectral.lam
+        assert start["problem"].observations is call["problem"].observations
+
+
+@pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
+def test_larger_xi_are_given_up_when_the_score_no_longer_improves(metric):
+    """After so many ξ in a row without a better score the others are not tried, and not before."""
+    choice = choose(DATA.observations, RECIPE, metric=metric)
+    least = {step: min((c.score for c in choice.tried if c.xi == step), default=None) for step in XI_STEPS}
+    scores = [score for score in least.values() if score is not None]
+    assert list(least.values())[: len(scores)] == scores
+    since = len(scores) - 1 - int(np.argmin(scores))
+    assert since == PATIENCE or (since < PATIENCE and len(scores) == len(XI_STEPS))
+
+
+def test_given_lambdas_are_tried_with_every_xi():
+    """Paths over λ that were given begin at the largest, and no ξ is given up."""
+    choice = choose(DATA.observations, RECIPE, lam=[1e6, 2e6])
+    assert [(c.lam, c.xi) for c in choice.tried] == [(lam, xi) for xi in XI_STEPS for lam in (2e6, 1e6)]
+
+
+def test_xi_is_walked_from_the_smallest_up(solved):
+    """Whatever the order given, ξ = 0 comes first: the others begin at the plain fit."""
+    choice = choose(DATA.observations, RECIPE, xi=[0.01, 0.0, 0.001], metric="rmse")
+    assert list(dict.fromkeys(c.xi for c in choice.tried)) == [0.0, 0.001, 0.01]
+    first = next(call for call in solved if call["problem"].discrete.xi > 0)
+    assert first["x0"] is not None
+
+
+def test_a_path_tries_every_pair(solved):
+    """Nothing is left out, however bad the scores, and each ξ starts anew from the largest λ."""
+    lams, xis = [1e-3, 1e6, 2e6, 3e6, 4.0], [0.0, 0.1, 0.2, 0.3]
+    choice = path(DATA.observations, RECIPE, lam=lams, xi=xis, max_iter=5)
+    assert [(c.lam, c.xi) for c in choice.tried] == [(lam, xi) for xi in xis for lam in sorted(lams, reverse=True)]
+    assert [i for i, call in enumerate(solved) if call["x0"] is None] == [0, 5, 10, 15]
+    auto = path(DATA.observations, RECIPE, max_iter=1)
+    assert len(auto.tried) == tuning.LAM_STEPS * len(XI_STEPS)
+    assert auto.best.score == min(c.score for c in auto.tried)
+
+
+def test_the_surface_places_every_score():
+    """λ and ξ ascend, each score stands at its pair, and NaN where nothing was tried."""
+    choice = path(DATA.observations, RECIPE, lam=[1.0, 4.0, 2.0], xi=[0.1, 0.0], max_iter=5)
+    lams, xis, scores = choice.surface()
+    assert (lams.tolist(), xis.tolist()) == ([1.0, 2.0, 4.0], [0.0, 0.1])
+    assert {(lam, xi, scores[i, j]) for i, lam in enumerate(lams) for j, xi in enumerate(xis)} == {
+        (c.lam, c.xi, c.score) for c in choice.tried
+    }
+    some = [Candidate(2.0, 0.0, 0.5, 1, 1), Candidate(1.0, 0.3, 0.25, 1, 1)]
+    np.testing.assert_array_equal(Choice(some[1], tuple(some), "error").surface()[2], [[np.nan, 0.25], [0.5, np.nan]])
+
+
+def test_of_equal_scores_the_first_tried_wins():
+    """The smaller ξ, then the larger λ."""
     choice = choose(DATA.observations, RECIPE, lam=[1e6, 2e6], xi=[0.0, 0.1])  # all fits are zero, all scores equal
     assert len({c.score for c in choice.tried}) == 1
     assert (choice.lam, choice.xi) == (2e6, 0.0)
-    choice = choose(DATA.observations, RECIPE, xi=[0.0, 0.03])
-    assert choice.best.score == min(c.score for c in choice.tried)
+    choice = path(DATA.observations, RECIPE, xi=[0.0, 0.03])
+    assert choice.best == next(c for c in choice.tried if c.score == min(c.score for c in choice.tried))
+
+
+@pytest.mark.parametrize(("metric", "seed"), [("error", 0), ("error", 1), ("mae", 7), ("rmse", 0), ("rmse", 2)])
+def test_the_largest_lambda_as_good_as_the_best_is_taken(solved, metric, seed):
+    """By hand: no more is lost on average than a standard error of the difference, entry by entry."""
+    grid = lam_grid(DATA.observations, RECIPE)[1] * 0.85 ** np.arange(14)
+    choice = choose(DATA.observations, RECIPE, lam=grid, xi=0.0, metric=metric, random_state=seed)
+    _, held = DATA.observations.split(0.2, random_state=seed)
+    lost = {
+        call["problem"].spectral.lam: lost_by_hand(metric, held, call["result"].entries(held.rows, held.cols))
+        for call in solved
+    }
+    best = min(lost, key=lambda lam: lost[lam].mean())
+    worse = {lam: one - lost[best] for lam, one in lost.items()}
+    as_good = [lam for lam, one in worse.items() if one.mean() <= one.std() / math.sqrt(one.size)]
+    assert best < choice.lam == max(as_good)
+    np.testing.assert_allclose(choice.held_out[0].loss, lost[choice.lam])
+
+
+def test_a_final_fit_comes_down_the_path_of_the_choice(solved):
+    """Where the answer depends on the start, the fit of everything starts as the one that was chosen did."""
+    recipe = Recipe(DATA.alphabet, discrete="l0", center="mean")
+    plain = [Candidate(lam, 0.0, 0.5, 1, 1) for lam in (8.0, 4.0, 2.0)]
+    late = [Candidate(lam, 0.01, 0.4, 1, 1) for lam in (4.0, 2.0, 1.0)]
+    for chosen, walked in (
+        (late[0], [(8.0, 0.0), (4.0, 0.0), (4.0, 0.01)]),
+        (late[1], [(8.0, 0.0), (4.0, 0.0), (4.0, 0.01), (2.0, 0.01)]),
+        (plain[1], [(4.0, 0.0)]),  # convex: the start does not matter
+    ):
+        solved.clear()
+        choice = Choice(chosen, (*plain, *late), "error")
+        Plan(recipe, chosen.lam, chosen.xi, choice).fit(DATA.observations, max_iter=5)
+        assert [(call["problem"].spectral.lam, call["problem"].discrete.xi) for call in solved] == walked
+        for before, call in itertools.pairwise(solved):
+            assert call["x0"] is before["result"].x
+
+
+# -------------------------------------------------------------------- the verdict
+@pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
+@pytest.mark.parametrize("cv", [None, 3])
+def test_the_verdict_compares_entry_by_entry(metric, cv):
+    """Gain and standard error are those of the paired differences of the best of either kind."""
+    search = Search(DATA.observations, RECIPE, metric, cv=cv).plain([4.0, 2.0, 1.0], [0.0, 0.01, 0.1]).others()
+    verdict = search.choice().verdict
+    scores = {kind: [c for c in search.tried if (c.xi > 0) == kind] for kind in (False, True)}
+    assert verdict.plain == min(scores[False], key=lambda c: c.score)
+    assert verdict.aware == min(scores[True], key=lambda c: c.score)
+    gains = search.losses[verdict.plain] - search.losses[verdict.aware]
+    assert verdict.gain == pytest.approx(gains.mean())
+    assert verdict.error == pytest.approx(gains.std() / math.sqrt(gains.size))
+    power = 2 if metric == "rmse" else 1
+    assert verdict.gain == pytest.approx(verdict.plain.score**power - verdict.aware.score**power)
+    assert (verdict.count, verdict.metric) == (sum(map(len, search.held)), metric)
+
+
+def test_without_both_kinds_there_is_no_verdict():
+    """Only plain fits, or only others, compare nothing."""
+    assert choose(DATA.observations, RECIPE, lam=2.0, xi=0.0).verdict is None
+    assert choose(DATA.observations, RECIPE, lam=2.0, xi=[0.1, 0.2]).verdict is None
+
+
+@pytest.mark.parametrize(
+    ("gain", "error", "helped", "answer"),
+    [
+        (0.03, 0.01, True, "yes: "),
+        (-0.03, 0.01, False, "no, it did worse: "),
+        (0.02, 0.01, None, "no difference that these data could tell: "),
+        (-0.02, 0.01, None, "no difference that these data could tell: "),
+        (0.0, 0.0, None, "no difference that these data could tell: "),
+    ],
+)
+def test_a_verdict_needs_two_standard_errors(gain, error, helped, answer):
+    """Yes or no beyond two standard errors, else neither; and the text says so."""
+    plain, aware = Candidate(1.0, 0.0, 0.25, 1, 1), Candidate(1.0, 0.003, 0.25 - gain, 1, 1)
+    verdict = Verdict(plain, aware, gain, error, 12345, "error")
+    assert verdict.helped is helped
+    assert f"did discreteness beat rounding? {answer}" in str(verdict)
+
+
+def test_the_text_of_a_verdict_has_its_units():
+    """Shares are in percent; the gain of a root mean square is one of squared errors."""
+    plain, aware = Candidate(1.0, 0.0, 0.25, 1, 1), Candidate(1.0, 0.003, 0.2, 1, 1)
+    texts = {
+        metric: str(Verdict(plain, aware, 0.05, 0.01, 12345, metric)).split(": ")[1]
+        for metric in ("error", "mae", "rmse")
+    }
+    assert texts == {
+        "error": "20 % wrong with ξ = 0.003, 25 without; gain 5 ± 1 (% wrong, 12,345 entries held out)",
+        "mae": "0.2 mae with ξ = 0.003, 0.25 without; gain 0.05 ± 0.01 (mae, 12,345 entries held out)",
+        "rmse": "0.2 rmse with ξ = 0.003, 0.25 without; gain 0.05 ± 0.01 (squared error, 12,345 entries held out)",
+    }
 
 
 def test_progress_sees_every_candidate_in_order():
@@ -244,7 +489,9 @@ def test_lists_and_arrays_of_strengths_are_taken():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"metric": "mae"}, 'metric must be "error" or "rmse", got \'mae\''),
+        ({"metric": "accuracy"}, 'metric must be "error", "mae" or "rmse", got \'accuracy\''),
+        ({"cv": 0}, "k must be between 2 and the number of observed entries"),
+        ({"cv": 1}, "k must be between 2 and the number of observed entries"),
         ({"lam": "best"}, "lam must be a number, a list of numbers or \"auto\", got 'best'"),
         ({"xi": "none"}, "xi must be a number, a list of numbers or \"auto\", got 'none'"),
         ({"lam": []}, "lam must be a number"),
@@ -270,7 +517,47 @@ def test_too_few_entries_to_hold_out():
         choose(Observations.from_dense([[1.0, 2.0]]), RECIPE)
 
 
-def test_held_out_score_refuses_an_unknown_metric():
+# -------------------------------------------------------------------- losses
+MIXED = Codebook.of(["0,1", "1:5", None, "0,1"], 4)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 2, st.floats(-3, 9)), min_size=1, max_size=30))
+def test_losses_go_by_the_alphabet_of_the_column(drawn):
+    """Each entry is snapped to the symbols of its own column; any number counts by its squared error."""
+    rows = np.arange(len(drawn))
+    cols = np.array([col % 4 for col, _, _ in drawn])
+    truth = np.array([(code % 2, code + 1.0, 2.5 * code, code % 2)[col % 4] for col, code, _ in drawn])
+    estimate = np.array([x for _, _, x in drawn])
+    held = Observations.from_coo(rows, cols, truth, (rows.size, 4))
+    for metric in ("error", "mae", "rmse"):
+        expected = []
+        for col, o, x in zip(cols.tolist(), truth, estimate, strict=True):
+            alphabet = MIXED[col]
+            off = np.inf if alphabet is None else abs(alphabet.snap([x])[0] - o)
+            squared = alphabet is None or metric == "rmse"
+            expected.append((x - o) ** 2 if squared else off if metric == "mae" else float(off > 0))
+        np.testing.assert_allclose(losses(metric, held, estimate, MIXED), expected)
+
+
+def test_losses_of_columns_left_alone_are_squared():
+    """A column that is not ours has no symbols to be wrong about."""
+    book = Codebook.of({0: "0,1", 1: None}, 2, leave=True)
+    held = Observations.from_dense([[1.0, 7.0]])
+    np.testing.assert_allclose(losses("error", held, np.array([0.4, 5.0]), book), [1.0, 4.0])
+
+
+def test_several_alphabets_are_chosen_for_at_once():
+    """The score of a table of several alphabets is the mean of what its columns lose."""
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.integers(0, 2, (20, 4)), rng.integers(1, 6, (20, 4)), rng.normal(size=(20, 2))])
+    book = Codebook.of(["0,1"] * 4 + ["1:5"] * 4 + [None] * 2, 10)
+    choice = choose(Observations.from_dense(X), Recipe(book, center="columns"), lam=[3.0, 1.0], xi=[0.0, 0.1])
+    (held,) = choice.held_out
+    assert choice.best.score == pytest.approx(losses("error", held.observations, held.estimate, book).mean())
+    assert choice.verdict is not None
+
+
+def test_losses_refuse_an_unknown_metric():
     """The scoring function itself checks its metric."""
     with pytest.raises(ValueError, match="metric must be"):
-        held_out_score("mae", np.ones(2), np.ones(2), DATA.alphabet)
+        losses("kappa", Observations.from_dense([[1.0]]), np.ones(1), Codebook.single(DATA.alphabet, 1))

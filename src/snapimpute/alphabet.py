@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -81,8 +81,9 @@ class Alphabet:
             return spec
         if isinstance(spec, str):
             return cls(_parse(spec))
-        if len(spec) and all(isinstance(label, str) for label in spec):
-            return cls(np.arange(float(len(spec))), tuple(map(str, spec)))
+        labels = np.asarray(spec, dtype=object)  # 0-d for what has no order: a set, a dict
+        if labels.ndim == 1 and labels.size and all(isinstance(label, str) for label in labels):
+            return cls(np.arange(float(labels.size)), tuple(labels))
         return cls(_as_floats(spec))
 
     def __len__(self) -> int:
@@ -117,8 +118,14 @@ class Alphabet:
         known = np.array([*self.labels, None], dtype=object)
         return known[np.where(np.isnan(values), len(self.labels), values).astype(np.intp)]
 
-    def encode(self, values: NDArray[Any]) -> NDArray[np.float64]:
+    def encode(self, values: NDArray[Any], place: Callable[[int], str] | None = None) -> NDArray[np.float64]:
         """Return the symbols that labels stand for; NaN where a value is missing.
+
+        Parameters
+        ----------
+        values : array of objects
+        place : callable, optional
+            Gives for the position of a value how a message names it.
 
         Raises
         ------
@@ -126,12 +133,17 @@ class Alphabet:
             For a value that is no label, naming it and how many there are.
         """
         codes: dict[Any, float] = {label: float(code) for code, label in enumerate(self.labels or ())}
-        out = np.array([codes.get(value, -1.0) if isinstance(value, str) else np.nan for value in values.flat])
-        strange = [value for value, code in zip(values.flat, out, strict=True) if code < 0 or not _is_label(value)]
-        if strange:
+        known = (
+            codes.get(one, -1.0) if isinstance(one, str) else np.nan if is_missing(one) else -1.0
+            for one in values.flat
+        )
+        out = np.fromiter(known, dtype=np.float64, count=values.size)
+        strange = np.flatnonzero(out < 0)
+        if strange.size:
+            where = f" at {place(int(strange[0]))}" if place is not None else ""
             raise ValueError(
-                f"{len(strange)} value(s) not in {self!r}, the first is {strange[0]!r}: correct the data or the "
-                f"alphabet, or name a code for missing in missing="
+                f"{strange.size} value(s) not in {self!r}, the first is {values.flat[strange[0]]!r}{where}: "
+                f"correct the data or the alphabet, or name a code for missing in missing="
             )
         return out.reshape(values.shape)
 
@@ -213,9 +225,9 @@ class Alphabet:
 AlphabetLike = Alphabet | str | Sequence[float] | Sequence[str] | NDArray[np.float64]
 
 
-def _is_label(value: object) -> bool:
-    """Whether a value can stand where labels do: text, or nothing (None, NaN, pandas' NA)."""
-    return isinstance(value, str) or value is None or value != value or type(value).__name__ == "NAType"  # noqa: PLR0124
+def is_missing(value: object) -> bool:
+    """Whether a value says that there is none: None, NaN, NaT or pandas' NA, which has no truth value."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
 
 
 def _as_floats(spec: ArrayLike) -> NDArray[np.float64]:

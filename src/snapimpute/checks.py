@@ -24,7 +24,8 @@ def as_float(values: ArrayLike, ndim: int = 1) -> NDArray[np.float64]:
     try:
         out = np.asarray(values)
         if out.dtype.kind not in "biufO":  # numpy would read text, count days, or drop imaginary parts
-            raise TypeError(f"got dtype {out.dtype}")
+            hint = ". Complex data not supported" if out.dtype.kind == "c" else ""  # as scikit-learn says it
+            raise TypeError(f"got dtype {out.dtype}{hint}")
         out = (na_to_nan(out) if out.dtype.kind == "O" else out).astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as err:
         raise ValueError(f"values must be real numbers, with NaN for missing: {err}") from None

@@ -87,7 +87,8 @@ class Codebook:
         spec : alphabet, "infer", or a dict or list of such
             One for all columns; one for each column, in a list; or a dict by
             name or position, where columns that are not named have ``default``.
-            None within a dict or list is a column of any numbers.
+            None within a dict or list is a column of any numbers. A list of
+            text only is labels, also ``["1:5", "0,1"]``.
         columns : int
         names : sequence, optional
             Of the columns.
@@ -98,8 +99,11 @@ class Codebook:
         """
         if isinstance(spec, Mapping):
             kinds = [default] * columns
-            for key, one in spec.items():
-                kinds[_position(key, columns, names)] = one
+            places = {key: _position(key, columns, names) for key in spec}
+            for key, place in places.items():
+                if (again := next(other for other in places if places[other] == place)) != key:
+                    raise ValueError(f"alphabet names one column twice, as {again!r} and as {key!r}")
+                kinds[place] = spec[key]
         elif _is_list_of_alphabets(spec):
             if len(spec) != columns:
                 raise ValueError(f"alphabet has {len(spec)} entries, one for each column, but there are {columns}")
@@ -147,6 +151,12 @@ class Codebook:
         """Whether each column has an alphabet."""
         kinds = np.array([kind is not None for kind in self.kinds] + [False])
         return kinds[self.which]
+
+    @cached_property
+    def labelled(self) -> NDArray[np.intp]:
+        """The columns whose symbols stand for labels."""
+        kinds = np.array([kind is not None and kind.labels is not None for kind in self.kinds] + [False])
+        return np.flatnonzero(kinds[self.which])
 
     def widened(self, more: int) -> Codebook:
         """With further columns of the first kind."""
@@ -202,7 +212,7 @@ def _is_list_of_alphabets(spec: Any) -> bool:
     """A list in which something stands that can be no symbol: a list, an alphabet, nothing, a range."""
     if isinstance(spec, str | Alphabet) or not isinstance(spec, Sequence):
         return False
-    return any(one is None or isinstance(one, Alphabet | list | tuple | np.ndarray) for one in spec)
+    return any(one is None or isinstance(one, Alphabet | list | tuple | range | np.ndarray) for one in spec)
 
 
 def _position(key: Any, columns: int, names: Sequence[Any] | None) -> int:

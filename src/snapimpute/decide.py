@@ -198,9 +198,9 @@ class Calibration:
 
     def _z(self, estimate: Array) -> Array:
         """The estimate in units of the spread, held to where symbols are: beyond, z² would mislead."""
-        low, high = ((self.alphabet.symbols[[0, -1]] - self.middle) / self.spread).tolist()
+        low, high = self.alphabet.symbols[[0, -1]].tolist()
         reach = 0.5 * (high - low)
-        z: Array = np.clip((estimate - self.middle) / self.spread, low - reach, high + reach)
+        z: Array = (np.clip(estimate, low - reach, high + reach) - self.middle) / self.spread
         return z
 
     def proba(self, estimate: Array, rows: Array | None = None, cols: Array | None = None) -> Array:

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from snapimpute.cells import coded
-from snapimpute.checks import on_symbols
+from snapimpute.checks import as_index, on_symbols
 from snapimpute.decide import Decide, Decider, check_decide
 from snapimpute.model import Model, in_units
 from snapimpute.model_io import read_model, write_model
@@ -258,6 +258,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any, table: Table) -> None:
         decide, sure = check_decide(self.decide), _check_confidence(self.min_confidence)
+        if sure > 0 and decide == "nearest":
+            raise ValueError('min_confidence needs probabilities, which there are none of with decide="nearest"')
         if self.backend != "cpu":
             raise ValueError(f'backend must be "cpu", got {self.backend!r}')
         limits = self._limits()
@@ -280,7 +282,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             **limits,
         )
         result = plan.fit(known, self.solver, callback=self.callback, **limits)
-        decider = Decider.fit(book, decide, observed, self._held_out(known, scale, plan, limits), sure)
+        stopped = result.status.code == "interrupted"  # no further fit then
+        held_out = [] if stopped else self._held_out(known, scale, plan, limits)
+        decider = Decider.fit(book, decide, observed, held_out, sure)
         self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
 
     def _limits(self) -> dict[str, Any]:
@@ -318,7 +322,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.verdict_ = None if plan.choice is None else plan.choice.verdict
         self.lam_ = recipe.spectral.lam if isinstance(recipe.spectral, SpectralPenalty) else plan.lam
         self.xi_ = recipe.discrete.xi if isinstance(recipe.discrete, DiscretePenalty) else plan.xi
-        self.left_, self.singular_values_, self.right_ = result.x.U, result.x.s, result.x.V
+        shown = model.shown.astype(result.x.dtype)
+        self.left_, self.singular_values_, self.right_ = shown.U, shown.s, shown.V
         self.offsets_ = model.offsets
         self.solver_, self.solver_why_ = result.settings["solver"], result.settings["why"]
         self.n_iter_, self.status_, self.history_ = result.n_iter, result.status, result.history
@@ -342,6 +347,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._filled(self._read_again(X))
 
     def _read_again(self, X: Any) -> Table:
+        if getattr(X, "ndim", 2) != 2:
+            raise ValueError(
+                f"expected a two-dimensional table, got {X.ndim} dimension(s). Reshape your data: X.reshape(1, -1) "
+                f"makes it a single row, X.reshape(-1, 1) a single column"
+            )
         validate_data(self, X, reset=False, skip_check_array=True)  # number and names of the columns
         table = read_table(X, self._model.codebook, missing=self.missing)
         table.check_symbols()
@@ -443,7 +453,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> SnapImputer("1:5", lam=0.5, xi=0.0).fit(X).recommend(0, k=1)
         array([2])
         """
-        r, _, _ = self._cells([row], [0])
+        check_is_fitted(self, "left_")
+        r, _, shape = self._cells(row, self._model.codebook.coded[0])
+        if shape:
+            raise ValueError(f"row must be one position, got shape {shape}")
         if not isinstance(k, Integral) or k < 1:
             raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
         open_ = self._model.codebook.discrete.copy()
@@ -460,6 +473,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"{name} must be whole numbers between 0 and {size - 1}, positions in the fitted table"
                 )
+        if c.size and (alone := self._model.codebook.which[c] < 0).any():
+            raise ValueError(f"column {c[alone][0]} was left alone by the fit, which says nothing of it")
         return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
 
     # ---------------------------------------------------------------- more data
@@ -478,6 +493,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Symbols, or labels where the alphabet has labels.
         """
         check_is_fitted(self, "left_")
+        if not np.size(rows) and not np.size(cols) and not np.size(values):
+            return self
         model, plan = self._model, self._plan
         observed = merged(self._observed, self._new_cells(rows, cols, values))
         more = observed.shape[1] - model.shape[1]
@@ -493,14 +510,17 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _new_cells(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> Observations:
         """Cells as numbers, each checked against the alphabet of its column."""
-        book, (r, c, given) = self._model.codebook, (np.atleast_1d(np.asarray(one)) for one in (rows, cols, values))
-        new = bool(c.size) and int(c.max()) >= self.n_features_in_
+        book, given = self._model.codebook, np.atleast_1d(np.asarray(values))
+        r, c = (as_index(np.atleast_1d(one), name) for one, name in ((rows, "rows"), (cols, "cols")))
+        if not r.shape == c.shape == given.shape:
+            raise ValueError(f"rows, cols and values must be of one length, got {r.size}, {c.size} and {given.size}")
+        new = int(c.max()) >= self.n_features_in_
         if new and (book.one is None or hasattr(self, "feature_names_in_")):
             raise ValueError(
                 f"column {int(c.max())} is new, which takes a table whose columns have no names and one alphabet: "
                 f"fit again"
             )
-        if c.size and not new and (alone := np.flatnonzero(book.which[c] < 0)).size:
+        if not new and (alone := np.flatnonzero(book.which[c] < 0)).size:
             raise ValueError(f"column {c[alone[0]]} was left alone by the fit, so it takes no values")
         numbers = np.full(given.shape, np.nan)
         for alphabet, some in book.groups:
@@ -523,9 +543,13 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "left_")
         if self.callback is not None:
             raise ValueError("a callback is code, which no model file holds: set_params(callback=None) before save")
-        state = {name: value for name, value in vars(self).items() if name not in _KEPT_AS_LISTS}
-        lists = {name: list(vars(self)[name]) for name in _KEPT_AS_LISTS if name in vars(self)}
-        write_model(path, {"state": state, "lists": lists})
+        state, lists, pairs = dict(vars(self)), {}, {}
+        for name, value in vars(self).items():
+            if name == "feature_names_in_":  # an array of objects
+                lists[name] = list(state.pop(name))
+            elif isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+                pairs[name] = [list(value), list(state.pop(name).values())]
+        write_model(path, {"state": state, "lists": lists, "pairs": pairs})
 
     # ---------------------------------------------------------------- for scikit-learn
     def __sklearn_tags__(self) -> Any:
@@ -537,10 +561,6 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-_KEPT_AS_LISTS = ("feature_names_in_",)
-"""Attributes that are arrays of objects: a file holds them as lists of text."""
-
-
 def load(path: str | os.PathLike[str]) -> SnapImputer:
     """Read a model that `SnapImputer.save` wrote.
 
@@ -550,11 +570,15 @@ def load(path: str | os.PathLike[str]) -> SnapImputer:
         If the file is no model, is damaged, or was written by a newer version.
     """
     content = read_model(path)
+    if content.keys() != {"state", "lists", "pairs"}:
+        raise ValueError(f"{os.fspath(path)} is damaged: it holds no model")
     out = SnapImputer()
     for name, value in content["state"].items():
         setattr(out, name, value)
     for name, values in content["lists"].items():
         setattr(out, name, np.array(values, dtype=object))
+    for name, (keys, values) in content["pairs"].items():
+        setattr(out, name, dict(zip(keys, values, strict=True)))
     return out
 
 
@@ -589,11 +613,15 @@ def complete(X: Any, alphabet: Any = None, **params: Any) -> Any:
 
 def _no_alphabet(table: Table) -> str:
     """What to say where no alphabet is given."""
-    found = table.codebook.one
-    hint = ""
-    if found is not None and len(found) <= _SHOWN_VALUES:
-        names = ", ".join(found.names())
-        hint = f"; the values found are {names}, so alphabet=[{names}] if there are no others"
+    one, hint, names = table.codebook.one, "", []
+    found = [levels.values for levels in map(table.levels, range(table.shape[1])) if levels.count]
+    if one is not None:
+        names = one.names()
+    elif found and all(values.dtype.kind == "f" for values in found):
+        names = [f"{value:.15g}" for value in np.unique(np.concatenate(found)).tolist()]
+    if 0 < len(names) <= _SHOWN_VALUES:
+        shown = ", ".join(names)
+        hint = f"; the values found are {shown}, so alphabet=[{shown}] if there are no others"
     return f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'
 
 

@@ -27,8 +27,11 @@ from snapimpute.problem import Problem
 from snapimpute.recipe import Center, Damping, fitted_biases
 from snapimpute.types import Array
 
-SWEEPS, SMALL = 30, 1e-7
-"""Newton steps at most, and the relative change that ends them; without a discrete term the first is exact."""
+SWEEPS, SMALL = 60, 1e-7
+"""Newton steps at most, and the relative change that ends those of a row; one is exact if nothing is discrete."""
+
+LONGER = 1.5
+"""Times the length of the last step, at most, that a step may have."""
 
 LANES = 256
 """Rows solved for by a thread at once."""
@@ -38,8 +41,8 @@ LANES = 256
 class Base:
     """What the offsets are made of, so that they can be had for other rows: μ, the biases of columns, the damping.
 
-    A row without observed cells has the bias 0. Without a centre, rows and columns
-    of which nothing is known have the mean all the same.
+    A row without observed cells has the bias 0. Without a centre there are no offsets, but rows and columns of
+    which nothing is known have the mean all the same (`estimates`).
     """
 
     center: Center
@@ -57,20 +60,34 @@ class Base:
         cold = np.bincount(observations.cols, minlength=n) == 0
         return cls(center, biases.mean, np.array(biases.col_biases), damping, cold)
 
-    def offsets(self, observations: Observations | None, rows: int) -> LowRank:
-        """The offsets of so many rows with these observed cells (None: none at all)."""
+    def offsets(self, observations: Observations | None, rows: int) -> LowRank | None:
+        """What is subtracted from so many rows with these observed cells (None: none at all), as `recipe.offsets`."""
+        if self.center is None:
+            return None
         known = np.zeros(rows) if observations is None else np.bincount(observations.rows, minlength=rows)
         ones = np.ones(rows)
-        if self.center is None:
-            cold = np.asarray(known == 0, dtype=np.float64)
-            right = np.column_stack([np.full(self.cold.size, self.mean), self.mean * self.cold])
-            return LowRank(np.column_stack([cold, 1 - cold]), np.ones(2), right)
         bias = np.zeros(rows)
         if self.center in ("rows", "biases") and observations is not None:
             rest = observations.values - self.mean - self.col_biases[observations.cols]
             bias = np.bincount(observations.rows, rest, rows) / np.maximum(known + self.damping[0], 1e-300)
         right = np.column_stack([np.ones(self.cold.size), self.col_biases])
         return LowRank(np.column_stack([self.mean + bias, ones]), np.ones(2), right)
+
+    def estimates(self, x: LowRank, observations: Observations | None) -> tuple[LowRank, LowRank]:
+        """The factors and the offsets whose sum is what is estimated: cold rows and columns have no factors.
+
+        A discrete term draws them to the alphabet, all the same way, which says nothing of their cells.
+        """
+        rows = x.shape[0]
+        cold = np.ones(rows, dtype=bool)
+        if observations is not None:
+            cold[observations.rows] = False
+        shown = LowRank(x.U * ~cold[:, None], x.s, x.V * ~self.cold[:, None])
+        base = self.offsets(observations, rows)
+        if base is None:
+            right = np.column_stack([np.full(self.cold.size, self.mean), self.mean * self.cold])
+            base = LowRank(np.column_stack([cold, ~cold]).astype(np.float64), np.ones(2), right)
+        return shown, base
 
 
 def shrinkage(problem: Problem, x: LowRank) -> Array:
@@ -108,16 +125,26 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
     bend = curvatures(problem.discrete, problem.shape[1])
     base = (V * bend[:, None]).T @ V + np.diag(w)
     indptr, indices, _ = problem.observations.by_row
+    # The curvature of a discrete term is but an average, and a step may lead too far: those that follow in the row
+    # are shorter then, as the slopes before and after it tell (Barzilai and Borwein). No row depends on the others.
+    length, going, step, before = np.ones(m), np.ones(m, dtype=bool), C, np.zeros(m)
     for _ in range(SWEEPS):
         x = LowRank(C, np.ones(rank), V)
-        move = problem.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
+        slope = problem.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
+        after = np.einsum("ik,ik->i", slope, step)
+        ratio = np.where(after < before, before / np.maximum(before - after, 1e-300), LONGER)
+        length = np.minimum(length * np.minimum(ratio, LONGER), 1.0)
+        step = slope.copy()
 
-        def work(start: int, stop: int, move: Array = move) -> None:
-            lanes_solve(indptr, indices, 1 - bend, V, base, move, start, stop)
+        def work(start: int, stop: int, step: Array = step) -> None:
+            lanes_solve(indptr, indices, 1 - bend, V, base, step, start, stop)
 
         run_parts(work, cut(m, LANES), float(len(problem.observations) * rank**2 + m * rank**3))
-        C = C + move
-        if np.linalg.norm(move) <= SMALL * np.linalg.norm(C) or not problem.is_discrete:
+        step *= (length * going)[:, None]
+        before = np.einsum("ik,ik->i", slope, step)
+        C = C + step
+        going &= np.linalg.norm(step, axis=1) > SMALL * np.linalg.norm(C, axis=1)
+        if not (problem.is_discrete and going.any()):
             break
     return C
 

@@ -179,7 +179,9 @@ def reliability(truth: ArrayLike, probabilities: ArrayLike, alphabet: AlphabetLi
     """
     symbols, p = Alphabet.of(alphabet), np.asarray(probabilities, dtype=np.float64)
     o = np.asarray(truth, dtype=np.float64).ravel()
-    if p.shape != (o.size, len(symbols)) or o.size == 0:
+    if o.size == 0:
+        raise ValueError("nothing to score: truth is empty")
+    if p.shape != (o.size, len(symbols)):
         raise ValueError(f"expected probabilities of shape ({o.size}, {len(symbols)}), got {p.shape}")
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")

@@ -31,10 +31,11 @@ class Model:
     scale : array of shape (n,)
         What one unit of the model is in each column; 1 where all columns have one alphabet.
     x : LowRank
+        As it was fitted.
     base : Base
         Makes the offsets of any rows.
-    offsets : LowRank
-        Those of the rows that were fitted.
+    shown, offsets : LowRank
+        The estimates of the rows that were fitted are their sum; see `Base.estimates`.
     discrete : DiscretePenalty or None
     shrink : array of shape (r,)
         See `foldin`.
@@ -47,6 +48,7 @@ class Model:
     scale: Array
     x: LowRank
     base: Base
+    shown: LowRank
     offsets: LowRank
     discrete: DiscretePenalty | None
     shrink: Array
@@ -68,10 +70,10 @@ class Model:
         base = Base.of(known, plan.recipe.center, plan.recipe.damping)
         problem = plan.recipe.problem(known, plan.lam, plan.xi)
         x = LowRank(*(part.astype(np.float64) for part in (result.x.U, result.x.s, result.x.V)))
-        offsets = base.offsets(known, known.shape[0])
         discrete = problem.discrete if problem.is_discrete else None
+        habits = decider.of_rows(observed)
         return cls(
-            codebook, scale, x, base, offsets, discrete, shrinkage(problem, x), decider, decider.of_rows(observed)
+            codebook, scale, x, base, *base.estimates(x, known), discrete, shrinkage(problem, x), decider, habits
         )
 
     @property
@@ -86,22 +88,21 @@ class Model:
 
     def fitted(self) -> Estimates:
         """Of the rows that were fitted."""
-        return Estimates(self.whole(self.x, self.offsets), self.decider, self.habits)
+        return Estimates(self.whole(self.shown, self.offsets), self.decider, self.habits)
 
     def folded(self, cells: Cells, rows: int) -> Estimates:
         """Of any rows, by their observed cells; see `foldin`."""
         shape = rows, self.shape[1]
         if not cells[2].size:
-            nothing = LowRank.zeros(shape)
+            nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)
             counts = [np.zeros((rows, table.shape[1])) for table in self.habits.tables]
             habits = Habits.of(counts, self.decider.usual)
-            return Estimates(self.whole(nothing, self.base.offsets(None, rows)), self.decider, habits)
+            return Estimates(self.whole(*self.base.estimates(nothing, None)), self.decider, habits)
         observed = Observations.from_coo(*cells, shape)
         known = in_units(observed, self.scale)
-        offsets = self.base.offsets(known, rows)
-        C = fold_in(Problem(known, Nuclear(1.0), self.discrete, offsets), self.x.V, self.shrink)
-        x = LowRank(C, np.ones(self.x.rank), self.x.V)
-        return Estimates(self.whole(x, offsets), self.decider, self.decider.of_rows(observed))
+        problem = Problem(known, Nuclear(1.0), self.discrete, self.base.offsets(known, rows))
+        x = LowRank(fold_in(problem, self.x.V, self.shrink), np.ones(self.x.rank), self.x.V)
+        return Estimates(self.whole(*self.base.estimates(x, known)), self.decider, self.decider.of_rows(observed))
 
     def deciding(self, min_confidence: float) -> Model:
         """The same, abstaining below another confidence."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.plan import Plan
 from snapimpute.recipe import Recipe
 from snapimpute.solvers import SOLVERS, Status
+from snapimpute.solvers.checkpoint import checksum
 from snapimpute.solvers.tree import Decoder, Encoder, name_of
 
 FORMAT, VERSION = "snapimpute model", 1
@@ -53,8 +55,8 @@ def write_model(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
         For something that no file can hold, such as a function.
     """
     encoder = Encoder(_known(), {})
-    tree = encoder.node(content)
-    head = {"format": FORMAT, "version": str(VERSION), "tree": json.dumps(tree, allow_nan=False)}
+    tree = json.dumps(encoder.node(content), allow_nan=False)
+    head = {"format": FORMAT, "version": str(VERSION), "tree": tree, "sha256": checksum(tree, encoder.tensors)}
     write_atomically(Path(path), save_tensors(encoder.tensors, head))
 
 
@@ -83,9 +85,12 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(
             f"{where} has version {version!r} of the format, this snapimpute knows up to {VERSION}: update snapimpute"
         )
+    tree = head.get("tree", "")
+    if head.get("sha256") != checksum(tree, tensors):
+        raise ValueError(f"{where} is damaged: its content does not match its checksum")
     try:
-        content = Decoder(_known(), {}, tensors).value(json.loads(head["tree"]))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as err:
+        content = Decoder(_known(), {}, tensors).value(json.loads(tree))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, struct.error) as err:
         raise ValueError(f"{where} is damaged: {err}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{where} is damaged: it holds a {type(content).__name__}")

@@ -169,7 +169,9 @@ class Observations:
         if X.ndim != 2:
             raise ValueError(f"expected a two-dimensional sparse array, got {X.ndim} dimension(s)")
         if X.format in ("dia", "bsr"):
-            raise ValueError(f"the {X.format} format cannot tell a stored zero from padding: give CSR, CSC or COO")
+            raise ValueError(
+                f"the {X.format} format cannot tell a stored zero from padding: give CSR, CSC or COO sparse arrays"
+            )
         coo = X.tocoo()
         rows, cols = coo.coords
         return cls.from_coo(

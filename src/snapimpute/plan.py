@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from snapimpute.alphabet import Alphabet
@@ -44,7 +45,8 @@ class Plan:
         if x is None and self.choice is not None and not problem.convex:
             tried = {xi: {c.lam for c in self.choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
             above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
-            first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and above and lam >= above[0]]
+            begin = max(tried[self.xi], default=math.inf)
+            first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
             more = {
                 name: limits[name]
                 for name in ("max_rank", "alphabet_term", "dtype", "random_state")
@@ -101,6 +103,8 @@ def settle(
         seed = limits.get("random_state", 0)
         dampings = [best_damping(observations, one, random_state=seed) for one in centers]
         recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
+    if cv is not None and (not isinstance(cv, Integral) or cv < 2):
+        raise ValueError(f"cv must be a whole number of folds, at least 2, or None, got {cv!r}")
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)

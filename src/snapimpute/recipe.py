@@ -180,24 +180,24 @@ class Recipe:
         if self.discrete == "ridge":
             return Ridge(float(observations.values.mean()), xi)
         if isinstance(self.alphabet, Alphabet):
-            return self._of_alphabet(self.alphabet, observations, observations.values, xi)
+            return self._of_alphabet(self.alphabet, observations.values, math.prod(observations.shape), xi)
         which = np.where(self.alphabet.which < 0, len(self.alphabet.kinds), self.alphabet.which)
         penalties: list[DiscretePenalty | None] = []
         for alphabet, cols in self.alphabet.groups:
-            if alphabet is None or (alphabet.symbols.size > 1 and xi == 0):
+            if alphabet is None or xi == 0:
                 penalties.append(None)
                 continue
             seen = observations.values[np.isin(observations.cols, cols)]
-            penalties.append(self._of_alphabet(alphabet, observations, seen, xi * self._unit(alphabet)))
+            cells = observations.shape[0] * cols.size
+            penalties.append(self._of_alphabet(alphabet, seen, cells, xi * self._unit(alphabet)))
         if not any(penalty is not None for penalty in penalties):
             return None
         return ByColumn([*penalties, None], which)
 
-    def _of_alphabet(self, alphabet: Alphabet, observations: Observations, seen: Array, xi: float) -> DiscretePenalty:
+    def _of_alphabet(self, alphabet: Alphabet, seen: Array, cells: int, xi: float) -> DiscretePenalty:
         kind = str(self.discrete)
         if kind == "l2":
-            m, n = observations.shape
-            xi *= math.sqrt(m * n - len(observations))
+            xi *= math.sqrt(cells - seen.size)
         return DISCRETE[kind].build(alphabet, xi, self._symbol_weights(alphabet, seen))
 
     def _symbol_weights(self, alphabet: Alphabet, seen: Array) -> Array | None:

@@ -25,17 +25,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from snapimpute.alphabet import Alphabet
+from snapimpute.alphabet import Alphabet, is_missing
 from snapimpute.cells import (
     NUMPY_DTYPE,
     Index,
-    coded,
     holds,
+    is_code,
     number_levels,
     object_levels,
+    ordered_categories,
     python_numbers,
     scattered,
     smallest_dtype,
+    texts,
     without,
 )
 from snapimpute.checks import as_float
@@ -81,6 +83,7 @@ def read_table(X: Any, alphabet: Any, *, missing: Sequence[Any] = (), leave: boo
     >>> table.shape, table.observations().values
     ((2, 2), array([0., 1.]))
     """
+    missing = [code for code in missing if not is_missing(code)]
     if sp.issparse(X):
         table: Table = SparseTable(X, missing)
     else:
@@ -130,6 +133,24 @@ class Table(ABC):
     def place(self, row: int, col: int) -> str:
         """How a message names a cell."""
         return f"cell ({row}, {col})"
+
+    def read(self, cells: NDArray[Any], col: int) -> Array:
+        """Cells of a column as numbers, NaN where nothing is; what is neither number nor label is an error."""
+        alphabet = self.codebook[col]
+        if alphabet is not None and alphabet.labels is not None:
+            return alphabet.encode(cells, lambda row: self.place(row, col))
+        try:
+            return as_float(cells)
+        except ValueError as err:
+            raise self.unreadable(col, err) from None
+
+    def unreadable(self, col: int, why: object) -> ValueError:
+        """The error for a column that holds something else."""
+        name = col if self.names is None else self.names[col]
+        return ValueError(
+            f"column {name!r} cannot be read: {why}; convert it to integers or floats, "
+            f"give its labels as alphabet, or leave it out"
+        )
 
     def check_fillable(self) -> None:
         """Refuse a table that `filled` would write out with more than `max_cells` cells."""
@@ -209,27 +230,27 @@ class ArrayTable(Table):
         """Set what the columns hold; labels and other objects are read as numbers at once."""
         super().take(codebook)
         if self._given.dtype.kind in "biuf":
-            labelled = next((kind for kind in codebook.kinds if kind is not None and kind.labels), None)
-            if labelled is not None and codebook.one is not None:
-                raise ValueError(f"the table holds numbers, but {labelled!r} has labels: give the numbers they have")
-            return
+            labelled = codebook.labelled
+            if not labelled.size:
+                return
+            if self._given.dtype.kind in "biu" or not np.isnan(self._given[:, labelled]).all():
+                raise holds_numbers(codebook)
+            self._given = self._given.astype(object)  # there is no value yet, but there will be labels
         self._codes = np.full(self.shape, np.nan)
         for col in codebook.coded.tolist():
-            self._codes[:, col] = self._column(col, codebook[col])
+            self._codes[:, col] = self.read(self._objects(col), col)
 
-    def _column(self, col: int, alphabet: Alphabet | None) -> Array:
+    def _objects(self, col: int) -> NDArray[Any]:
         cells = without(self._given[:, col].astype(object), self._missing_codes)
         if self._mask is not None:
             cells[self._mask[:, col]] = None
-        return coded(cells, alphabet)
+        return cells
 
     def levels(self, col: int) -> Levels:
         """The different values of a column."""
-        cells = self._given[:, col]
-        if cells.dtype.kind in "OU":
-            return object_levels(without(cells.astype(object), self._missing_codes))
-        values = self._numbers(0, self.shape[0], slice(col, col + 1))
-        return number_levels(values)
+        if self._given.dtype.kind in "OU":
+            return object_levels(self._objects(col))
+        return number_levels(self._numbers(0, self.shape[0], slice(col, col + 1)))
 
     def _numbers(self, start: int, stop: int, cols: slice = slice(None)) -> Array:
         """Some rows as floats, NaN where a cell is missing."""
@@ -253,7 +274,7 @@ class ArrayTable(Table):
 
     def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> NDArray[Any]:
         """Return a copy with a symbol in every missing cell."""
-        kept = self._given.dtype.kind in "fO" or (not may_abstain and self._holds_symbols())
+        kept = self._given.dtype.kind in "fO" or self._stays(may_abstain)
         labelled = self._given.dtype.kind in "OU"
         out = self._given.astype(object if labelled else self._given.dtype if kept else np.float64)
         alone = self.codebook.which < 0
@@ -263,12 +284,14 @@ class ArrayTable(Table):
                 continue
             symbols = symbols_at(rows + start, cols)
             out[rows + start, cols] = self._decoded(symbols, cols) if labelled else symbols
-        fits = labelled and self._given.dtype.kind == "U" and all(isinstance(one, str) for one in out.flat)
-        return out.astype(str) if fits else out
+        if self._given.dtype.kind != "U" or not all(isinstance(one, str) for one in out.flat):
+            return out
+        return out.astype(np.result_type(out.astype(str), self._given))  # at least as wide as it was
 
-    def _holds_symbols(self) -> bool:
+    def _stays(self, may_abstain: bool) -> bool:
+        """Whether the dtype can hold what will be written, or nothing will."""
         dtype, alone = self._given.dtype, self.codebook.which < 0
-        if all(holds(dtype, kind) for kind in self.codebook.kinds):
+        if not may_abstain and all(holds(dtype, kind) for kind in self.codebook.kinds):
             return True
         return not any((np.isnan(self._numbers(*band)) & ~alone).any() for band in self._bands)
 
@@ -283,6 +306,14 @@ class ArrayTable(Table):
         return out
 
 
+def holds_numbers(codebook: Codebook) -> ValueError:
+    """The error for labels where there are numbers."""
+    col = int(codebook.labelled[0])
+    return ValueError(
+        f"column {col} holds numbers, but {codebook[col]!r} has labels: give the numbers as alphabet, or the labels"
+    )
+
+
 class SparseTable(Table):
     """A scipy sparse matrix or array; it is filled as a dense array of the smallest dtype for the alphabet."""
 
@@ -292,6 +323,8 @@ class SparseTable(Table):
         stored = Observations.from_sparse(X)
         codes = [code for code in missing if not isinstance(code, str)]
         lost = np.isin(stored.values, codes) if codes else np.zeros(len(stored), dtype=bool)
+        if lost.all():
+            raise ValueError("no observed entry: every stored value is a code for missing")
         self._stored = stored.take(~lost) if lost.any() else stored
         self.shape = stored.shape
 
@@ -299,6 +332,8 @@ class SparseTable(Table):
         """Set what the columns hold."""
         if (codebook.which < 0).any():
             raise ValueError("columns of a sparse table cannot be left alone: a dense table has no cell not stored")
+        if codebook.labelled.size:
+            raise holds_numbers(codebook)
         super().take(codebook)
 
     def levels(self, col: int) -> Levels:
@@ -355,34 +390,27 @@ class FrameTable(Table):
         series, alphabet = self._frame[:, col], self.codebook[col]
         if series.null_count() == len(series):  # of whatever type: a column without any value is welcome
             return np.full(len(series), np.nan)
-        try:
-            if alphabet is not None and alphabet.labels is not None:
-                return coded(self._objects(series), alphabet)
-            if type(series.dtype) not in NUMPY_DTYPE:
-                raise ValueError(f"its dtype is {series.dtype}")
-            if isinstance(series.dtype, nw.Object):
-                return coded(without(series.to_numpy(), self._missing_codes), None)
-            out = as_float(series.cast(nw.Float64).to_numpy()).copy()
-        except ValueError as err:
-            raise ValueError(
-                f"column {series.name!r} cannot be read: {err}; convert it to integers or floats, "
-                f"give its labels as alphabet, or leave it out"
-            ) from None
+        labelled = alphabet is not None and alphabet.labels is not None
+        if labelled or isinstance(series.dtype, nw.Object):
+            return self.read(self._objects(series), col)
+        if type(series.dtype) not in NUMPY_DTYPE:
+            raise self.unreadable(col, f"its dtype is {series.dtype}")
+        out = self.read(series.cast(nw.Float64).to_numpy(), col).copy()
         for code in self._missing_codes:
             if not isinstance(code, str):
                 out[out == code] = np.nan
         return out
 
     def _objects(self, series: nw.Series[Any]) -> NDArray[Any]:
-        text = isinstance(series.dtype, nw.Categorical | nw.Enum | nw.String)
-        values = series.cast(nw.String).to_list() if text else series.to_list()
-        return without(np.array([*values, None], dtype=object)[:-1], self._missing_codes)
+        return without(np.array([*texts(series), None], dtype=object)[:-1], self._missing_codes)
 
     def levels(self, col: int) -> Levels:
         """The different values of a column; those of an ordered categorical are its categories."""
         series = self._frame[:, col]
-        if isinstance(series.dtype, nw.Enum):
-            return Levels(np.array(series.dtype.categories, dtype=object), len(series) - series.null_count(), True)
+        categories = ordered_categories(series)
+        if categories is not None:
+            known = [one for one in categories if not is_code(one, self._missing_codes)]
+            return Levels(np.array(known, dtype=object), object_levels(self._objects(series)).count, ordered=True)
         if type(series.dtype) not in NUMPY_DTYPE or isinstance(series.dtype, nw.Object):
             return object_levels(self._objects(series))
         values = as_float(series.cast(nw.Float64).to_numpy())
@@ -409,12 +437,5 @@ class FrameTable(Table):
             if not rows.size:
                 continue
             symbols = symbols_at(rows, np.full(rows.size, col))
-            given = ~np.isnan(symbols)
-            series = self._frame[:, col]
-            if not given.all() and self._missing_codes:  # what is not filled is null, not a code
-                null = nw.new_series(
-                    series.name, [None] * len(series), dtype=series.dtype, backend=series.implementation
-                )
-                series = series.scatter(rows, null.gather_every(1)[: rows.size])
-            columns.append(scattered(series, rows[given], symbols[given], alphabet))
+            columns.append(scattered(self._frame[:, col], rows, symbols, alphabet))
         return self._frame.with_columns(*columns).to_native()

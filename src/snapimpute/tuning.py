@@ -93,8 +93,9 @@ class Choice:
     """The pair that was chosen, and all that were tried.
 
     Of the λ whose scores are as good as the best, within a standard error of the
-    difference, the largest is taken: the simplest model. ``held_out`` is what the fit
-    says of each held-out set, and ``verdict``
+    difference, the largest is taken: the simplest model. One that was worse than
+    the best so far, on the way, stays out; of a whole surface the best is taken.
+    ``held_out`` is what the fit says of each held-out set, and ``verdict``
     compares the best ξ above 0 with ξ = 0, where both were tried.
     """
 
@@ -226,8 +227,11 @@ class Search:
         self.metric, self.early, self.progress, self.recipe = metric, early, progress, recipe
         limits = limits or {}
         seed = limits.get("random_state", 0)
-        split = observations.split(share, random_state=seed) if cv is None else None
-        folds = [split] if split else list(observations.kfold(cv or 2, random_state=seed))
+        folds = (
+            [observations.split(share, random_state=seed)]
+            if cv is None
+            else list(observations.kfold(cv, random_state=seed))
+        )
         self.fits = [Fit(kept, recipe, solver, **limits) for kept, _ in folds]
         self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
@@ -247,7 +251,7 @@ class Search:
         """Walk the path of the first ξ."""
         kept, solver = self.fits[0].observations, self.fits[0].solver
         self.lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, self.recipe)), reverse=True)
-        self.xis = _grid("xi", xi, lambda: xi_grid(self.recipe, solver, kept))
+        self.xis = sorted(_grid("xi", xi, lambda: xi_grid(self.recipe, solver, kept)))
         first = self._path(self.lams, self.xis[0])
         self.late = self.early and isinstance(lam, str) and self.xis[0] == 0
         self.begin = max(first - ABOVE, 0) if self.late else 0

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import Dataset, senate_votes
 from snapimpute.datasets.bundled import CONGRESSES
@@ -52,6 +53,7 @@ def demo(
         bar.update(task, description="all methods")
     console.print(_table(outcomes))
     console.print(f"{verdict(outcomes)} {remark(data.alphabet)}")
+    console.print(_estimator(out, known, hidden, data.alphabet, seed))
     best = _best(outcomes)
     filled = fill(known, best, data.alphabet)
     _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")
@@ -59,7 +61,23 @@ def demo(
         f"\nFilled in by the method with the best held-out score, [bold]{best.label}[/bold]:\n"
         f"  {out / 'completed.csv'}: every vote, known or filled in\n"
         f"  {out / 'demo.png'}: the table before and after, convergence, errors\n"
+        f"  {out / 'reliability.png'}: how far to trust the probabilities\n"
         f"{time.perf_counter() - begin:.0f} s in all. {data.citation}"
+    )
+
+
+def _estimator(out: Path, known: Observations, hidden: Observations, alphabet: Alphabet, seed: int) -> str:
+    """Fit the estimator with its defaults; say how often its symbols and its probabilities are wrong."""
+    from snapimpute.estimator import SnapImputer
+    from snapimpute.report import figures
+
+    imp = SnapImputer(alphabet, random_state=seed).fit(known.to_sparse())
+    wrong = 1 - metrics.exact_match(hidden.values, imp.predict(hidden.rows, hidden.cols))
+    found = metrics.reliability(hidden.values, imp.predict_proba(hidden.rows, hidden.cols), alphabet)
+    figures.reliability(out / "reliability.png", {"SnapImputer with its defaults": found})
+    return (
+        f"\nSnapImputer with its defaults: {100 * wrong:.2f} % wrong; its probabilities are off by "
+        f"{100 * found.error:.1f} points on average.\nOn the visible votes: {imp.verdict_}"
     )
 
 

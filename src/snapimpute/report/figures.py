@@ -16,6 +16,7 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.experiments.comparison import Outcome
 from snapimpute.experiments.recovery import CONTROLS, METHODS, SOURCES, Line
 from snapimpute.files import write_atomically
+from snapimpute.metrics import Reliability
 from snapimpute.observations import Observations
 from snapimpute.penalties import CellPenalty
 from snapimpute.types import Array
@@ -48,6 +49,20 @@ def completion(
     left, right = bottom.subplots(1, 2)
     _convergence(left, outcomes)
     _errors(right, outcomes)
+    save(figure, path)
+
+
+def reliability(path: Path, curves: Mapping[str, Reliability]) -> None:
+    """Draw how often the likeliest symbol was right against how probable it was said to be."""
+    figure = Figure(figsize=(4.5 * len(curves), 4.5), layout="constrained")
+    for axes, (name, found) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True):
+        axes.plot([0, 1], [0, 1], color="black", lw=0.8)
+        sizes = 10 + 200 * found.count / found.count.sum()
+        axes.scatter(found.confidence, found.accuracy, sizes, color=AWARE, zorder=3)
+        axes.plot(found.confidence, found.accuracy, color=AWARE, lw=1)
+        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="probability of the likeliest symbol")
+        axes.set_title(f"{name}\nexpected calibration error {found.error:.3f}", fontsize=10)
+        axes.set_ylabel("share of the cells where it was right")
     save(figure, path)
 
 

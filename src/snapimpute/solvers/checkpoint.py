@@ -140,7 +140,7 @@ class Keeper:
         if len(document) > MAX_TEXT:
             size = f"{len(saved.rows):,} iterations make {len(document):,} bytes"
             raise ValueError(f"the history is too long for a checkpoint: {size}, above {MAX_TEXT:,}")
-        metadata = {"document": document, "sha256": _checksum(document, encoder.tensors)}
+        metadata = {"document": document, "sha256": checksum(document, encoder.tensors)}
         write_atomically(self.path, as_safetensors(encoder.tensors, metadata=metadata), durable=True)
         self._since = time.monotonic()
 
@@ -150,7 +150,7 @@ class Keeper:
             return None
         metadata, tensors = self._read()
         document = self._document(metadata)
-        if metadata.get("sha256") != _checksum(metadata["document"], tensors):
+        if metadata.get("sha256") != checksum(metadata["document"], tensors):
             self._refuse("its content does not match its checksum, so it is damaged")
         differences = _differences(document.get("fingerprint", {}), self._fingerprint)
         if differences:
@@ -245,7 +245,7 @@ def _state_classes(solvers: tuple[type[Solver[Any]], ...]) -> tuple[type, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _checksum(document: str, tensors: Tensors) -> str:
+def checksum(document: str, tensors: Tensors) -> str:
     """SHA-256 of all that a file holds."""
     sha = hashlib.sha256(document.encode())
     for name in sorted(tensors):
