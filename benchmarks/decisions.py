@@ -59,10 +59,10 @@ def folded(seed: int) -> dict[str, Any]:
     settings: dict[str, Any] = {"lam": 13.0, "xi": 0.003, "center": "biases", "decide": "nearest"}
     first = si.SnapImputer("1:5", **settings).fit(data.take(~new).to_sparse())
     begin = time.perf_counter()
-    estimates = first._model.folded((seen.rows.astype(int), seen.cols.astype(int), seen.values), data.shape[0])
+    estimates = first.fold_in(seen.to_sparse())
     seconds = time.perf_counter() - begin
     again = si.SnapImputer("1:5", **settings).fit(everything.to_sparse())
-    one = si.metrics.nmse(hidden.values, estimates.mean(hidden.rows.astype(int), hidden.cols.astype(int)))
+    one = si.metrics.nmse(hidden.values, estimates.mean(hidden.rows, hidden.cols))
     other = si.metrics.nmse(hidden.values, again.predict_mean(hidden.rows, hidden.cols))
     return {
         "seed": seed,

@@ -376,6 +376,6 @@ def test_describe(book, text):
 
 
 def test_a_column_named_twice_is_refused():
-    """By its name and by its position: which one is meant?"""
+    """By its name and by its position."""
     with pytest.raises(ValueError, match=r"names one column twice, as 'a' and as 0"):
         Codebook.of({"a": "1:5", 0: "0,1"}, 2, ["a", "b"], default="0,1")

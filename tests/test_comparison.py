@@ -153,11 +153,11 @@ def test_completed_table_holds_symbols_only_and_keeps_known_votes(demo_run):
     assert np.array_equal(table[known.rows, known.cols], known.values)
 
 
-def test_picture_is_a_png_and_nothing_else_is_left(demo_run):
-    """The folder holds the table and the picture only, without temporary files."""
+def test_pictures_are_png_and_nothing_else_is_left(demo_run):
+    """The folder holds the table and the two pictures only, without temporary files."""
     files = sorted(p.name for p in demo_run[1].iterdir())
-    assert files == ["completed.csv", "demo.png"]
-    assert (demo_run[1] / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert files == ["completed.csv", "demo.png", "reliability.png"]
+    assert all((demo_run[1] / name).read_bytes().startswith(b"\x89PNG") for name in files[1:])
 
 
 def test_wrong_congress_is_refused_with_the_choices():

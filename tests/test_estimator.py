@@ -303,6 +303,14 @@ def test_transform_refuses_other_columns_and_takes_any_rows(X):
     pd.testing.assert_frame_equal(imputer.transform(frame[::-1]), whole[::-1])
 
 
+def test_an_inferred_alphabet_is_that_of_the_fit(X):
+    """Rows that come later are not looked at for symbols: others than those of the fit are refused."""
+    imputer = si.SnapImputer("infer", **GIVEN).fit(X)
+    assert imputer.alphabet_ == Alphabet.of("1:5")
+    with pytest.raises(ValueError, match=r"not in Alphabet\(\[1, 2, 3, 4, 5\]\), the first is 6"):
+        imputer.transform(np.where(np.arange(30) < 20, 6.0, NAN)[None])
+
+
 @pytest.mark.parametrize("odd", [NAN, pd.NA, pd.NaT, None, (1, NAN)])
 def test_an_odd_index_stays_as_it_is(X, odd):
     """Labels that are not equal to themselves, or stand twice, come back."""

@@ -182,7 +182,8 @@ def test_a_path_ends_when_the_score_no_longer_improves():
         lams, scores = zip(*[(c.lam, c.score) for c in choice.tried if c.xi == xi], strict=True)
         lengths.append(len(scores))
         since = len(scores) - 1 - int(np.argmin(scores))
-        assert since == PATIENCE or (since < PATIENCE and lams[-1] == grid[-1])
+        patience = PATIENCE if xi == 0 else 1  # the other paths begin late
+        assert since == patience or (since < patience and lams[-1] == grid[-1])
     assert len(lengths) > 1
     assert min(lengths) < tuning.LAM_STEPS
 
@@ -224,6 +225,21 @@ def test_larger_xi_are_given_up_when_the_score_no_longer_improves(metric):
     assert list(least.values())[: len(scores)] == scores
     since = len(scores) - 1 - int(np.argmin(scores))
     assert since == PATIENCE or (since < PATIENCE and len(scores) == len(XI_STEPS))
+
+
+@pytest.mark.parametrize(
+    ("scores", "tried"), [((5, 6, 4, 4.5, 4.4), 5), ((5, 6, 7, 4, 3), 3), ((5, 4, 4, 4, 3), 4), ((5, 4, 3, 2, 1), 5)]
+)
+def test_patience_begins_anew_with_every_better_xi(scores, tried):
+    """A ξ that is better than all before it, and no other, gives the ones after it another chance."""
+
+    class Scripted(Search):
+        def _score(self, lam, xi, results):
+            self.tried.append(Candidate(lam, xi, float(scores[XI_STEPS.index(xi)]), 1, 1))
+            return self.tried[-1]
+
+    search = Scripted(DATA.observations, RECIPE, limits={"max_iter": 1}).plain(xi=XI_STEPS).others()
+    assert list(dict.fromkeys(c.xi for c in search.tried)) == list(XI_STEPS[:tried])
 
 
 def test_given_lambdas_are_tried_with_every_xi():

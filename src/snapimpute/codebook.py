@@ -35,6 +35,13 @@ class Levels:
         again = text or size <= self.count / 2 or bool(np.all(self.values == np.round(self.values)))
         return bool(0 < size <= MOST_LEVELS and again)
 
+    @property
+    def apart(self) -> bool:
+        """Whether numbers differ by more than rounding error."""
+        if self.values.dtype.kind in "OU" or not self.values.size:
+            return True
+        return bool(np.diff(self.values).min(initial=np.inf) > 1e-11 * np.abs(self.values).max())
+
 
 class Group(NamedTuple):
     """Columns that share an alphabet, or hold any number (None)."""
@@ -233,9 +240,9 @@ def _inferred(
     found = [levels(col) for col in cols]
     if together:
         union = _union([one for one in found if one.count])
-        if union is not None and union.few:
+        if union is not None and union.few and union.apart:
             return [_from_levels(union)] * len(found)
-    return [_from_levels(one) if one.few else None for one in found]
+    return [_from_levels(one) if one.few and one.apart else None for one in found]
 
 
 def _union(found: Sequence[Levels]) -> Levels | None:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from snapimpute.cells import coded
 from snapimpute.checks import as_index, on_symbols
 from snapimpute.decide import Decide, Decider, check_decide
-from snapimpute.model import Model, in_units
+from snapimpute.model import Estimates, Model, in_units
 from snapimpute.model_io import read_model, write_model
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
@@ -361,6 +361,26 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         estimates = self._model.folded(table.cells(), table.shape[0])
         return table.filled(estimates.symbols, may_abstain=self._model.decider.min_confidence > 0)
 
+    def fold_in(self, X: Any) -> Estimates:
+        """Return what the fit says of any rows, by their observed cells: raw scores, probabilities, symbols.
+
+        For rows that were not fitted what `predict_mean`, `predict_proba` and
+        `predict` are for those that were; `transform` writes its symbols.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame
+
+        Examples
+        --------
+        >>> imp = SnapImputer("1:5", lam=0.5, xi=0.0).fit([[5, 4, 1], [5, 5, 1], [1, 1, 5], [1, 2, 4]])
+        >>> imp.fold_in([[5, None, None], [1, None, None]]).mean([0, 1], [2, 2]).round()
+        array([2., 4.])
+        """
+        check_is_fitted(self, "left_")
+        table = self._read_again(X)
+        return self._model.folded(table.cells(), table.shape[0])
+
     def score(self, X: Any, y: None = None) -> float:
         """Hide a fifth of the observed cells of a table, fill them, and say how well that went.
 
@@ -429,10 +449,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             have one alphabet.
         """
         r, c, shape = self._cells(rows, cols)
-        groups = np.unique(self._model.codebook.which[c]) if c.size else np.zeros(1, dtype=np.intp)
-        if groups.size != 1 or groups[0] < 0:
-            raise ValueError("predict_proba takes columns with one and the same alphabet at a time")
-        p = self._model.fitted().proba(int(groups[0]), r, c)
+        p = self._model.fitted().proba(r, c)
         return p.reshape(*shape, p.shape[1])
 
     def recommend(self, row: Any, k: Any = 10) -> NDArray[np.intp]:

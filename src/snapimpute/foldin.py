@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
@@ -49,7 +50,7 @@ class Base:
     mean: float
     col_biases: Array
     damping: Damping
-    cold: Array
+    cold: NDArray[np.bool_]
     """Columns without any observation."""
 
     @classmethod
@@ -132,8 +133,8 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
         x = LowRank(C, np.ones(rank), V)
         slope = problem.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
         after = np.einsum("ik,ik->i", slope, step)
-        ratio = np.where(after < before, before / np.maximum(before - after, 1e-300), LONGER)
-        length = np.minimum(length * np.minimum(ratio, LONGER), 1.0)
+        fall = np.maximum(before - after, before / LONGER)
+        length = np.minimum(length * np.divide(before, fall, out=np.full(m, LONGER), where=fall > 0), 1.0)
         step = slope.copy()
 
         def work(start: int, stop: int, step: Array = step) -> None:
@@ -141,7 +142,7 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
 
         run_parts(work, cut(m, LANES), float(len(problem.observations) * rank**2 + m * rank**3))
         step *= (length * going)[:, None]
-        before = np.einsum("ik,ik->i", slope, step)
+        before = np.maximum(np.einsum("ik,ik->i", slope, step), 0.0)
         C = C + step
         going &= np.linalg.norm(step, axis=1) > SMALL * np.linalg.norm(C, axis=1)
         if not (problem.is_discrete and going.any()):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from snapimpute.codebook import Codebook
-from snapimpute.decide import Decider, Habits, Index
+from snapimpute.decide import Decider, Habits
 from snapimpute.foldin import Base, fold_in, shrinkage
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
@@ -121,24 +122,33 @@ class Estimates:
         self._right = np.ascontiguousarray(estimate.V)
         self._ones = np.ones(estimate.rank, estimate.dtype)
 
-    def mean(self, rows: Index, cols: Index) -> Array:
-        """The estimates; only the factors of these rows and columns are touched."""
+    def mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """The estimates at cells; only the factors of these rows and columns are touched."""
+        rows, cols = np.asarray(rows), np.asarray(cols)
+        if not rows.size:
+            return np.zeros(0)
         top, left = rows.min(), cols.min()
         U, V = self._left[top : rows.max() + 1], self._right[left : cols.max() + 1]
         if U.shape[0] <= V.shape[0]:  # `entries` copies the first factor
             return LowRank(U, self._ones, V).entries(rows - top, cols - left)
         return LowRank(V, self._ones, U).entries(cols - left, rows - top)
 
-    def symbols(self, rows: Index, cols: Index) -> Array:
-        """The decided symbols, NaN where there is none."""
+    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """The decided symbols as numbers, NaN where there is none."""
+        rows, cols = np.asarray(rows), np.asarray(cols)
         out = np.empty(rows.size)
         for start, stop in cut(rows.size, BLOCK_CELLS):
             r, c = rows[start:stop], cols[start:stop]
             out[start:stop] = self._decider.symbols(r, c, self.mean(r, c), self._habits)
         return out
 
-    def proba(self, group: int, rows: Index, cols: Index) -> Array:
-        """Probabilities of the symbols, at cells of one group of columns."""
+    def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Probabilities of the symbols in ascending order, at cells of columns with one alphabet."""
+        rows, cols = np.asarray(rows), np.asarray(cols)
+        groups = np.unique(self._decider.book.which[cols]) if cols.size else np.zeros(1, dtype=np.intp)
+        if groups.size != 1 or groups[0] < 0:
+            raise ValueError("probabilities are had for columns with one and the same alphabet at a time")
+        group = int(groups[0])
         size = len(self._decider.usual[group])
         out = np.empty((rows.size, size))
         for start, stop in cut(rows.size, BLOCK_CELLS):

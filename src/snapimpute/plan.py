@@ -103,8 +103,7 @@ def settle(
         seed = limits.get("random_state", 0)
         dampings = [best_damping(observations, one, random_state=seed) for one in centers]
         recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
-    if cv is not None and (not isinstance(cv, Integral) or cv < 2):
-        raise ValueError(f"cv must be a whole number of folds, at least 2, or None, got {cv!r}")
+    _check_folds(cv)
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)
@@ -158,6 +157,11 @@ def _refuse_early(observations: Observations, recipe: Recipe, solver: Solver[Any
         return
     strongest = max(xi_grid(recipe)) if xi == "auto" else xi
     pick(recipe.problem(observations, 1.0, strongest), solver)
+
+
+def _check_folds(cv: object) -> None:
+    if cv is not None and (not isinstance(cv, Integral) or cv < 2):
+        raise ValueError(f"cv must be a whole number of folds, at least 2, or None, got {cv!r}")
 
 
 def _check_strength(name: str, value: object, is_open: bool, penalty: str) -> Strength:

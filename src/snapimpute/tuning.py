@@ -26,7 +26,8 @@ LAM_RATIO = 0.65
 """λ tried: those whose thresholds are the largest singular value times powers of this ratio."""
 
 PATIENCE = 2
-"""A path over λ ends after so many λ in a row without a better score; so do the ξ, each with its own path."""
+"""A path over λ ends after so many λ in a row without a better score (one that began late, after one); so do the ξ,
+each with its own path."""
 
 ABOVE = 1
 """Paths with a ξ above 0 begin so many λ above the best of the plain method, where λ is chosen from a grid."""
@@ -289,7 +290,7 @@ class Search:
             since = 0 if candidate.score < best else since + 1
             if candidate.score < best:
                 best, place = candidate.score, i
-            if self.early and since >= PATIENCE:
+            if self.early and since >= (PATIENCE if starts is None else 1):
                 break
         return place
 
