@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import snapimpute as si
-from snapimpute import L1, Alphabet, LowRank, Nuclear, Observations, Problem
+from snapimpute import L1, Alphabet, LowRank, Nuclear, Observations, Problem, model
 from snapimpute.foldin import Base, curvatures, fold_in, shrinkage
 from snapimpute.operators.kernels import lanes_solve
 from snapimpute.penalties import ByColumn
@@ -225,3 +225,12 @@ def test_lanes_solve_survives_a_singular_matrix():
     indptr, indices = np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64)
     lanes_solve(indptr, indices, np.ones(3), np.ones((3, 2)), np.zeros((2, 2)), out, 0, 1)
     np.testing.assert_array_equal(out, np.zeros((1, 2)))
+
+
+def test_huge_tables_fold_in_without_the_discrete_term(monkeypatch):
+    """Where a fit would sample the discrete term, no pass over all cells is made to read off or to fold in."""
+    X = si.datasets.low_rank_alphabet((40, 30), 2, observed=0.5).observations.to_sparse()
+    monkeypatch.setattr(model, "SAMPLED_CELLS", 100)
+    imp = si.SnapImputer("1:5", lam=2.0, xi=0.1, center="mean", decide="nearest").fit(X)
+    monkeypatch.setattr("snapimpute.operators.tiled.MappedLowRank.matmat", lambda *_: pytest.fail("a pass was made"))
+    assert imp.transform(X).shape == (40, 30)

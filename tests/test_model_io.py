@@ -363,3 +363,11 @@ def test_safetensors_of_others_are_refused(tmp_path):
     save_file({"w": np.zeros(3)}, tmp_path / "weights.safetensors")
     with pytest.raises(ValueError, match="no model of snapimpute: its format is None"):
         si.load(tmp_path / "weights.safetensors")
+
+
+def test_a_file_of_version_1_is_read():
+    """A model written by the first version of the format says what it said then."""
+    imp = si.load(pathlib.Path(__file__).parent / "data" / "model-1.snap")
+    assert imp.predict(0, np.arange(6)).tolist() == ["low", "low", "mid", "mid", "mid", "mid"]
+    assert imp.predict_mean(0, [0, 5]) == pytest.approx([0.0799899309409201, 0.9742207337062976], rel=1e-9)
+    assert imp.transform([["high", None, None, "high", None, None]]).shape == (1, 6)

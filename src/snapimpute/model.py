@@ -17,6 +17,7 @@ from snapimpute.penalties import DiscretePenalty, Nuclear
 from snapimpute.plan import Plan
 from snapimpute.problem import Problem
 from snapimpute.solvers import Result
+from snapimpute.solvers.loop import SAMPLED_CELLS
 from snapimpute.tables import BLOCK_CELLS, Cells
 from snapimpute.types import Array
 
@@ -72,10 +73,9 @@ class Model:
         problem = plan.recipe.problem(known, plan.lam, plan.xi)
         x = LowRank(*(part.astype(np.float64) for part in (result.x.U, result.x.s, result.x.V)))
         discrete = problem.discrete if problem.is_discrete else None
+        shrink = shrinkage(_affordable(problem), x)
         habits = decider.of_rows(observed)
-        return cls(
-            codebook, scale, x, base, *base.estimates(x, known), discrete, shrinkage(problem, x), decider, habits
-        )
+        return cls(codebook, scale, x, base, *base.estimates(x, known), discrete, shrink, decider, habits)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,13 +101,19 @@ class Model:
             return Estimates(self.whole(*self.base.estimates(nothing, None)), self.decider, habits)
         observed = Observations.from_coo(*cells, shape)
         known = in_units(observed, self.scale)
-        problem = Problem(known, Nuclear(1.0), self.discrete, self.base.offsets(known, rows))
+        problem = _affordable(Problem(known, Nuclear(1.0), self.discrete, self.base.offsets(known, rows)))
         x = LowRank(fold_in(problem, self.x.V, self.shrink), np.ones(self.x.rank), self.x.V)
         return Estimates(self.whole(*self.base.estimates(x, known)), self.decider, self.decider.of_rows(observed))
 
     def deciding(self, min_confidence: float) -> Model:
         """The same, abstaining below another confidence."""
         return replace(self, decider=replace(self.decider, min_confidence=min_confidence))
+
+
+def _affordable(problem: Problem) -> Problem:
+    """Without the discrete term where it has so many cells that a fit would sample it."""
+    m, n = problem.shape
+    return problem if m * n <= SAMPLED_CELLS else replace(problem, discrete=None)
 
 
 class Estimates:
