@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from snapimpute.alphabet import Alphabet
+from snapimpute.codebook import Codebook
 from snapimpute.datasets import low_rank_alphabet, senate_votes
 from snapimpute.datasets.synthetic import Kind
 from snapimpute.experiments.comparison import Method
@@ -181,7 +182,7 @@ def _walk_down(
     """Every λ in turn, until neither score has improved for a while."""
     best, since = [math.inf, math.inf], 0
     for place, result in enumerate(_path(recipe, kept, lams, xi)):
-        trials = [_Trial(*_scores(result, held, recipe, c), place, xi, c) for c in scales]
+        trials = [_Trial(*_scores(result, held, recipe.alphabet, c), place, xi, c) for c in scales]
         yield from trials
         error, square = min(t.error for t in trials), min(t.square for t in trials)
         since = 0 if error < best[0] or square < best[1] else since + 1
@@ -195,12 +196,12 @@ def _final(
 ) -> tuple[float, float]:
     """Walk down to the λ chosen with all known entries, and score on the hidden ones."""
     *_, result = _path(recipe, known, lams[: trial.place + 1], trial.xi)
-    return _scores(result, hidden, recipe, trial.scale)
+    return _scores(result, hidden, recipe.alphabet, trial.scale)
 
 
-def _scores(result: Result, test: Observations, recipe: Recipe, scale: float) -> tuple[float, float]:
+def _scores(result: Result, test: Observations, alphabet: Alphabet | Codebook, scale: float) -> tuple[float, float]:
     """(Share of wrong symbols, mean squared error after clipping to the alphabet)."""
-    alphabet = Alphabet.of(recipe.alphabet)  # type: ignore[arg-type]  # there is one for all columns here
+    alphabet = Alphabet.of(alphabet)  # type: ignore[arg-type]  # there is one for all columns here
     cells = test.rows, test.cols
     estimate = result.entries(*cells) + (scale - 1) * result.x.entries(*cells)
     error = float(np.mean(alphabet.snap(estimate) != test.values))

@@ -14,7 +14,7 @@ from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.solvers import Result
 from snapimpute.solvers.parameters import check_positive
-from snapimpute.tuning import LAM_RATIO, LAM_STEPS, PATIENCE
+from snapimpute.tuning import LAM_RATIO, LAM_STEPS
 from snapimpute.types import Array
 
 
@@ -53,6 +53,9 @@ class DiscreteModel(ABC):
 
 
 M = TypeVar("M", bound=DiscreteModel)
+
+PATIENCE = 3
+"""A path over λ ends after so many λ in a row without a better score."""
 
 
 class Tuned(NamedTuple, Generic[M]):
