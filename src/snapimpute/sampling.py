@@ -56,7 +56,7 @@ STILL, QUIET = 0.98, 15
 SMALL = 1e-3
 """A relative change that is not worth a larger sample."""
 
-PAST_COST = 4
+PAST_COST = 5
 """What a number of the past costs, in cells of tiles: where it would cost more than all cells, those are taken."""
 
 GROWTH = 4
