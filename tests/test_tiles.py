@@ -151,13 +151,15 @@ def test_small_tiles_are_made_once(small_tiles, monkeypatch, sample, tile_dtype)
     share = 1 if sample is None else sample.draw((41, 26)).band_weight * sample.windows
     assert once == pytest.approx(41 * 26 / share, rel=0.2)
     cells = once * np.dtype(tile_dtype).itemsize
-    monkeypatch.setattr(tiled, "KEPT_BYTES", cells - 1)
+    for name in ("KEPT_BYTES", "KEPT_SAMPLE"):
+        monkeypatch.setattr(tiled, name, cells - 1)
     calls.clear()
     anew = products(MappedLowRank(x, spy, tile_dtype=tile_dtype, sample=sample))
     assert sum(calls) == 6 * once
     for one, other in zip(kept, anew, strict=True):
         assert_allclose(one, other, rtol=1e-4 if tile_dtype == np.float32 else 1e-11, atol=1e-5)
-    monkeypatch.setattr(tiled, "KEPT_BYTES", cells)
+    for name in ("KEPT_BYTES", "KEPT_SAMPLE"):
+        monkeypatch.setattr(tiled, name, cells)
     calls.clear()
     products(MappedLowRank(x, spy, tile_dtype=tile_dtype, sample=sample))
     assert sum(calls) == once

@@ -28,8 +28,9 @@ TILE_ROWS = 512
 TILE_BYTES = 1 << 19
 """One tile per thread should stay in the second-level cache together with the factors it is made of."""
 
-KEPT_BYTES = 1 << 26
-"""Tiles that are no larger than that in all are made once and kept, as a partial SVD multiplies several times."""
+KEPT_BYTES, KEPT_SAMPLE = 1 << 24, 1 << 26
+"""Tiles that are no larger than that in all, of a table or of a sample of it, are made once and kept, as a partial
+SVD multiplies several times."""
 
 LEAST_ROWS, LEAST_COLS = 64, 32
 """Of the tiles of a sample: smaller ones would cost more to handle than to compute."""
@@ -282,7 +283,7 @@ class _Tiles:
         both = zip(self.bands, self.windows, strict=True)
         self.ends = np.cumsum([_height(band) * (last - first) for band, (first, last) in both]).tolist()
         self.cells: int = self.ends[-1] if self.ends else 0
-        keep = self.cells * self.left.itemsize <= KEPT_BYTES
+        keep = self.cells * self.left.itemsize <= (KEPT_BYTES if sample is None else KEPT_SAMPLE)
         self.kept = np.empty(self.cells, dtype) if keep else None  # one block: the next operator is given the same
         self.made = [False] * len(self.bands)
         same: dict[int, list[int]] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from snapimpute.operators.svd import FRESH, GUARD, WHOLE_CELLS, WHOLE_SHARE, WHOLE_SIDE
-from snapimpute.operators.tiled import GROUPS, KEPT_BYTES, MAP_COST, TILE_BYTES, TILE_ROWS
+from snapimpute.operators.tiled import GROUPS, KEPT_BYTES, KEPT_SAMPLE, MAP_COST, TILE_BYTES, TILE_ROWS
 
 COLD_BLOCKS = 6.5  # basis of the first partial SVD, in multiples of r + GUARD; 2 to 7 were measured
 DENSE_ARRAYS = 8  # m×n numbers of a method that stores them, with all temporaries; 5 to 8 were measured
@@ -87,7 +87,7 @@ class Case:
     @property
     def kept(self) -> bool:
         """Whether mapped tiles are kept from product to product."""
-        return self.cells * self.tile_size <= KEPT_BYTES
+        return self.cells * self.tile_size <= (KEPT_SAMPLE if self.sampled else KEPT_BYTES)
 
     @property
     def width(self) -> int:
