@@ -75,6 +75,9 @@ def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
             sizes = [row["size"] for row in some]
             top.loglog(sizes, [row["seconds"] for row in some], "o-", color=colour, label=term)
             bottom.loglog(sizes, [row["MiB"] for row in some], "o-", color=colour)
+        for axes in (top, bottom):
+            axes.set_xticks(VARIED[name], [f"{size:,.3g}".replace("e+0", "e") for size in VARIED[name]], fontsize=7)
+            axes.minorticks_off()
         bottom.set_xlabel({"observed": "|Ω|"}.get(name, name))
     grid[0, 0].set_ylabel("seconds of an iteration")
     grid[1, 0].set_ylabel("peak MiB above imports")

@@ -90,12 +90,13 @@ def one(name: str) -> list[dict[str, Any]]:
 def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     axes = figure.subplots()
     aware = [row for row in rows if row["term"] != "plain"]
-    labels = [f"{row['data']}\n{row['observed']:,}\n{row['dtype']}\n{row['term']}" for row in aware]
+    labels = [f"{row['data']}, {row['observed']:,} observed, {row['dtype']}, {row['term']}" for row in aware]
     colours = ["#5b7f95" if row["term"] == "sampled" else "#c0392b" for row in aware]
-    axes.bar(labels, [row["of plain"] for row in aware], color=colours)
-    axes.axhline(1, color="black", lw=0.8)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_ylabel("seconds of an iteration / of a plain one")
+    bars = axes.barh(labels, [row["of plain"] for row in aware], color=colours)
+    axes.bar_label(bars, fmt="%.2f", padding=3)
+    axes.axvline(1, color="black", lw=0.8)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of an iteration / of a plain one")
     axes.set_title("What discreteness costs an iteration")
 
 
