@@ -140,6 +140,8 @@ class MappedLowRank(MatrixOperator):
     sample : Sample, optional
         Draw tiles at random: the operator is then f(X) on average only, and a
         product costs as little as that.
+    keep : bool
+        Whether tiles may be kept from product to product, where they are small in all.
 
     Examples
     --------
@@ -155,12 +157,15 @@ class MappedLowRank(MatrixOperator):
         *,
         tile_dtype: DTypeLike | None = None,
         sample: Sample | None = None,
+        keep: bool = True,
     ) -> None:
         self.factors = factors
         self.cell_map = cell_map
         self.tile_dtype = np.dtype(factors.dtype if tile_dtype is None else tile_dtype)
         self.sample = sample
         self.shape = factors.shape
+        small = sample is not None or math.prod(self.shape) * self.tile_dtype.itemsize <= KEPT_BYTES
+        self.keep = keep and small
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -172,16 +177,16 @@ class MappedLowRank(MatrixOperator):
         """f(Xᵀ): the map does not see where a cell stands."""
         if self._in_one_pass:
             return super().T
-        return MappedLowRank(self.factors.T, self.cell_map, tile_dtype=self.tile_dtype)
+        return MappedLowRank(self.factors.T, self.cell_map, tile_dtype=self.tile_dtype, keep=False)
 
     @property
     def _in_one_pass(self) -> bool:
         """Whether transposed products go over the very same tiles: those that are kept, or drawn."""
-        return self.sample is not None or self.tile_dtype.itemsize * math.prod(self.shape) <= KEPT_BYTES
+        return self.sample is not None or self.keep
 
     @cached_property
     def _tiles(self) -> _Tiles:
-        return _Tiles(self.factors, self.cell_map, self.tile_dtype, self.sample)
+        return _Tiles(self.factors, self.cell_map, self.tile_dtype, self.sample, self.keep)
 
     def matmat(self, B: Array) -> Array:
         """f(X)·B, row band by row band."""
@@ -266,7 +271,9 @@ class _Tiles:
     may be worked on at the same time; if ``apart``, no two of them share a column.
     """
 
-    def __init__(self, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None) -> None:
+    def __init__(
+        self, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None, keep: bool = False
+    ) -> None:
         m, n = self.shape = factors.shape
         self.cell_map = cell_map
         right, self.band_weight = factors.V, 1.0
@@ -283,7 +290,7 @@ class _Tiles:
         both = zip(self.bands, self.windows, strict=True)
         self.ends = np.cumsum([_height(band) * (last - first) for band, (first, last) in both]).tolist()
         self.cells: int = self.ends[-1] if self.ends else 0
-        keep = self.cells * self.left.itemsize <= (KEPT_BYTES if sample is None else KEPT_SAMPLE)
+        keep = keep and self.cells * self.left.itemsize <= (KEPT_BYTES if sample is None else KEPT_SAMPLE)
         self.kept = np.empty(self.cells, dtype) if keep else None  # one block: the next operator is given the same
         self.made = [False] * len(self.bands)
         same: dict[int, list[int]] = {}

@@ -278,7 +278,7 @@ def _speed_of_tiles(problem: Problem, case: Case) -> Parts:
     B, C, passes = np.ones((n, k), dtype), np.ones((m, k), dtype), case.passes if case.kept else 2
 
     def products() -> None:
-        operator = MappedLowRank(factors, rest, tile_dtype=tile_dtype, sample=sample)
+        operator = MappedLowRank(factors, rest, tile_dtype=tile_dtype, sample=sample, keep=case.kept)
         for i in range(passes):
             _ = operator.rmatmat(C) if i % 2 else operator.matmat(B)
 
