@@ -857,3 +857,13 @@ def test_kfold_wants_a_possible_number(k):
     """Fewer than two folds or more folds than entries are refused at the call, before the first fold is asked for."""
     with raises(f"k must be between 2 and the number of observed entries (4), got {k}"):
         full(2, 2).kfold(k)
+
+
+def test_below_moves_cells_down():
+    """The same values, so many rows further down."""
+    moved = Observations.from_dense([[1, np.nan], [np.nan, 2]]).below(3)
+    assert moved.shape == (5, 2)
+    assert list(zip(moved.rows.tolist(), moved.cols.tolist(), moved.values.tolist(), strict=True)) == [
+        (3, 0, 1.0),
+        (4, 1, 2.0),
+    ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import snapimpute as si
-from snapimpute import Observations
+from snapimpute import Observations, SnapImputer
 from snapimpute.update import merged
 
 NAN = np.nan
@@ -237,3 +237,31 @@ def test_recommend_refuses_what_makes_no_sense(whole, row: Any, k: Any, message)
     """Rows outside, many rows, no columns."""
     with pytest.raises(ValueError, match=message):
         si.SnapImputer("1:5", **GIVEN).fit(whole).recommend(row, k)
+
+
+def test_rows_of_a_table_are_taken_in():
+    """A table alone is further rows; the first one is fitted; labels and names are those of the fit."""
+    labels = ["low", "mid", "high"]
+    X = pd.DataFrame([["low", "mid", "low"], ["high", "high", None], ["mid", None, "mid"], ["high", "high", "high"]])
+    X.columns = ["a", "b", "c"]
+    imp = SnapImputer(labels, lam=0.3, xi=0.0, center="mean").partial_fit(X)
+    assert imp.left_.shape[0] == 4
+    imp.partial_fit(X.iloc[:2])
+    assert imp.left_.shape[0] == 6
+    whole = pd.concat([X, X.iloc[:2]], ignore_index=True)
+    again = SnapImputer(labels, lam=0.3, xi=0.0, center="mean", tol=1e-9, max_iter=2000).fit(whole)
+    np.testing.assert_allclose(imp.predict_mean(5, [0, 1]), again.predict_mean(5, [0, 1]), atol=1e-2)
+    with pytest.raises(ValueError, match="feature names"):
+        imp.partial_fit(X.rename(columns={"a": "z"}))
+
+
+def test_predict_takes_a_table():
+    """All cells of any rows: what `fold_in` says of them, in the shape of the table."""
+    X = np.array([[5, 4, np.nan, 1], [np.nan, 4, 1, 1], [1, np.nan, 5, 5], [1, 1, 5, np.nan]])
+    imp = SnapImputer("1:5", lam=0.5, xi=0.01).fit(X)
+    rows, cols = np.indices(X.shape).reshape(2, -1)
+    said = imp.fold_in(X)
+    np.testing.assert_array_equal(imp.predict(X).ravel(), said.symbols(rows, cols))
+    np.testing.assert_array_equal(imp.predict_mean(X).ravel(), said.mean(rows, cols))
+    assert imp.predict_proba(X).shape == (4, 4, 5)
+    np.testing.assert_array_equal(imp.transform(X), np.where(np.isnan(X), imp.predict(X), X))

@@ -406,7 +406,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return float(np.mean(np.where(discrete, np.abs(off) < 1e-9, -(off**2))))
 
     # ---------------------------------------------------------------- single cells
-    def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[Any]:
+    def predict(self, rows: Any, cols: ArrayLike | None = None) -> NDArray[Any]:
         """Return the decided symbols at cells of the table that was fitted, also where a cell was observed.
 
         Labels where the alphabet has labels; NaN or None where no symbol is
@@ -415,10 +415,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         rows, cols : int or array of int
-            Zero-based positions, broadcast against each other.
+            Zero-based positions, broadcast against each other. A table alone asks
+            for all its cells, whose rows are folded in.
         """
-        r, c, shape = self._cells(rows, cols)
-        symbols = self._model.fitted().symbols(r, c) if r.size else np.zeros(0)
+        estimates, r, c, shape = self._asked(rows, cols)
+        symbols = estimates.symbols(r, c)
         book = self._model.codebook
         if all(kind is None or kind.labels is None for kind in book.kinds):
             return symbols.reshape(shape)
@@ -428,28 +429,27 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             out[inside] = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
         return out.reshape(shape)
 
-    def predict_mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+    def predict_mean(self, rows: Any, cols: ArrayLike | None = None) -> Array:
         """Return the estimates at the given cells before they become symbols, neither snapped nor held in range.
 
         Parameters
         ----------
-        rows, cols : int or array of int
-            Zero-based positions, broadcast against each other.
+        rows, cols
+            As in `predict`.
         """
-        r, c, shape = self._cells(rows, cols)
-        return self._model.fitted().estimate.entries(r, c).reshape(shape)
+        estimates, r, c, shape = self._asked(rows, cols)
+        return estimates.mean(r, c).reshape(shape)
 
-    def predict_proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+    def predict_proba(self, rows: Any, cols: ArrayLike | None = None) -> Array:
         """Return calibrated probabilities at the given cells: the last axis is the alphabet, in ascending order.
 
         Parameters
         ----------
-        rows, cols : int or array of int
-            Zero-based positions, broadcast against each other; the columns must
-            have one alphabet.
+        rows, cols
+            As in `predict`; the columns must have one alphabet.
         """
-        r, c, shape = self._cells(rows, cols)
-        p = self._model.fitted().proba(r, c)
+        estimates, r, c, shape = self._asked(rows, cols)
+        p = estimates.proba(r, c)
         return p.reshape(*shape, p.shape[1])
 
     def recommend(self, row: Any, k: Any = 10) -> NDArray[np.intp]:
@@ -479,8 +479,21 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         open_ = self._model.codebook.discrete.copy()
         open_[self._observed.cols[self._observed.rows == r[0]]] = False
         cols = np.flatnonzero(open_)
-        scores = self._model.fitted().estimate.entries(np.full(cols.size, r[0]), cols) if cols.size else np.zeros(0)
+        scores = self._model.fitted.mean(np.full(cols.size, r[0]), cols)
         return cols[np.argsort(-scores, kind="stable")[: int(k)]]
+
+    def _asked(
+        self, rows: Any, cols: ArrayLike | None
+    ) -> tuple[Estimates, NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
+        """Cells of the fit, or all cells of a table, and what is said of them."""
+        check_is_fitted(self, "left_")
+        if cols is not None:
+            return self._model.fitted, *self._cells(rows, cols)
+        table = self._read_again(rows)
+        table.check_fillable()
+        cells = np.indices(table.shape).reshape(2, -1)
+        self._check_coded(cells[1])
+        return self._model.folded(table.cells(), table.shape[0]), cells[0], cells[1], table.shape
 
     def _cells(self, rows: ArrayLike, cols: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
         check_is_fitted(self, "left_")
@@ -490,12 +503,15 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"{name} must be whole numbers between 0 and {size - 1}, positions in the fitted table"
                 )
-        if c.size and (alone := self._model.codebook.which[c] < 0).any():
-            raise ValueError(f"column {c[alone][0]} was left alone by the fit, which says nothing of it")
+        self._check_coded(c)
         return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
 
+    def _check_coded(self, cols: NDArray[Any]) -> None:
+        if cols.size and (alone := self._model.codebook.which[cols] < 0).any():
+            raise ValueError(f"column {cols[alone][0]} was left alone by the fit, which says nothing of it")
+
     # ---------------------------------------------------------------- more data
-    def partial_fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> SnapImputer:
+    def partial_fit(self, rows: Any, cols: ArrayLike | None = None, values: ArrayLike | None = None) -> SnapImputer:
         """Take in further observed cells, and go on from the fit there is, at the same strengths.
 
         A cell that was known gets the new value. Positions beyond the table that
@@ -507,13 +523,20 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rows, cols : array of int
             Zero-based positions.
         values : array
-            Symbols, or labels where the alphabet has labels.
+            Symbols, or labels where the alphabet has labels. Without values, the
+            first argument is a table of further rows, or the first table to fit.
         """
+        if values is None and not hasattr(self, "left_"):
+            return self.fit(rows)
         check_is_fitted(self, "left_")
-        if not np.size(rows) and not np.size(cols) and not np.size(values):
+        if values is None:
+            new = self._read_again(rows).observations().below(self._model.shape[0])
+        elif not np.size(rows) and not np.size(cols) and not np.size(values):  # type: ignore[arg-type]
             return self
+        else:
+            new = self._new_cells(rows, np.asarray(cols), values)
         model, plan = self._model, self._plan
-        observed = merged(self._observed, self._new_cells(rows, cols, values))
+        observed = merged(self._observed, new)
         more = observed.shape[1] - model.shape[1]
         book = model.codebook.widened(more)
         scale = np.append(model.scale, np.ones(more))

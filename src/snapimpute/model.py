@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,6 +88,7 @@ class Model:
         both = LowRank.combine([1.0, 1.0], [x, offsets])
         return both if (self.scale == 1).all() else LowRank(both.U, both.s, both.V * self.scale[:, None])
 
+    @cached_property
     def fitted(self) -> Estimates:
         """Of the rows that were fitted."""
         return Estimates(self.whole(self.shown, self.offsets), self.decider, self.habits)

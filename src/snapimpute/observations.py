@@ -238,6 +238,12 @@ class Observations:
         out.__dict__.update({name: self.__dict__[name] for name in ("by_row", "by_col") if name in self.__dict__})
         return out
 
+    def below(self, rows: int) -> Observations:
+        """Return the same cells so many rows further down, in a table with as many more."""
+        m, n = self.shape
+        moved = frozen(self.rows + np.int32(rows), dtype=np.int32)
+        return Observations(moved, self.cols, self.values, check_shape((m + rows, n)))
+
     def take(self, index: ArrayLike) -> Observations:
         """Return the observations where a mask is true, or at the given positions; they stay in stored order."""
         idx = np.asarray(index)
