@@ -23,6 +23,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import snapimpute as si
 from snapimpute import model_io
 from snapimpute.codebook import Codebook
+from snapimpute.recipe import Recipe
+from snapimpute.solvers.tree import Decoder, Encoder
 from snapimpute.tuning import Choice
 
 NAN = np.nan
@@ -371,3 +373,16 @@ def test_a_file_of_version_1_is_read():
     assert imp.predict(0, np.arange(6)).tolist() == ["low", "low", "mid", "mid", "mid", "mid"]
     assert imp.predict_mean(0, [0, 5]) == pytest.approx([0.0799899309409201, 0.9742207337062976], rel=1e-9)
     assert imp.transform([["high", None, None, "high", None, None]]).shape == (1, 6)
+
+
+@pytest.mark.parametrize(("parts", "theta"), [(6, None), (7, 3.0)])
+def test_what_a_class_was_given_since_has_its_default(parts, theta):
+    """A file from before an argument was added is read; one with more parts than there are arguments is not."""
+    recipe = Recipe(si.Alphabet.of("0,1"), "lsp", None, theta=3.0)
+    encoder = Encoder(model_io._known(), {})
+    kind, name, content = encoder.node(recipe)
+    assert len(content) == 7
+    decoder = Decoder(model_io._known(), {}, encoder.tensors)
+    assert decoder.value([kind, name, content[:parts]]).theta == theta
+    with pytest.raises(ValueError, match="is built from 7 parts, not from 8"):
+        Decoder(model_io._known(), {}, encoder.tensors).value([kind, name, [*content, None]])

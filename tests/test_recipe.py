@@ -423,3 +423,13 @@ def test_a_wrong_name_is_refused_with_the_choices(wrong, choices):
         Recipe(ALPHABET, **wrong)
     for name in (*choices, next(iter(wrong.values()))):
         assert repr(name) in str(caught.value).replace('"', "'")
+
+
+def test_theta_may_be_given(observations):
+    """For LSP and capped ℓ1; others have no use for it."""
+    alphabet = Alphabet.of("1:5")
+    assert Recipe(alphabet, "lsp", None, theta=7.0).problem(observations, 3.0, 0.0).spectral == LogSum(3.0, 7.0)
+    assert Recipe(alphabet, "capped-l1", None, theta=7.0).spectral_at(3.0) == CappedL1(3.0, 7.0)
+    assert Recipe(alphabet, "lsp", None).spectral_at(4.0) == LogSum(4.0, 2.0)
+    with pytest.raises(ValueError, match=r"theta=7 has no use with spectral='nuclear'"):
+        Recipe(alphabet, theta=7.0)

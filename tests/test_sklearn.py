@@ -51,7 +51,7 @@ def excused(estimator: SnapImputer) -> dict[str, str]:
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
-    [SnapImputer("infer", **GIVEN), SnapImputer("infer"), Filler("infer", **GIVEN), Filler("infer")],
+    [SnapImputer("infer", **GIVEN), SnapImputer("infer"), Filler("infer", **GIVEN)],
     expected_failed_checks=excused,
 )
 def test_scikit_learn_checks(estimator, check):

@@ -60,6 +60,10 @@ SPECTRAL: dict[str, Callable[[float], SpectralPenalty]] = {
 """
 
 
+WITH_THETA: dict[str, Callable[[float, float], SpectralPenalty]] = {"lsp": LogSum, "capped-l1": CappedL1}
+"""Those that take θ besides."""
+
+
 class Builder(NamedTuple):
     """How ξ and the weights of the symbols make a discrete penalty.
 
@@ -118,6 +122,8 @@ class Recipe:
         What is subtracted before modelling; see `offsets`.
     damping : (float, float)
         Of the biases of rows and columns.
+    theta : float, optional
+        θ of "lsp" and "capped-l1", instead of one that follows from λ.
 
     Examples
     --------
@@ -132,6 +138,7 @@ class Recipe:
     center: Center = None
     weights: Weights = None
     damping: Damping = DAMPING
+    theta: float | None = None
 
     def __post_init__(self) -> None:
         _check_name("spectral", self.spectral, SPECTRAL, SpectralPenalty)
@@ -144,6 +151,8 @@ class Recipe:
         if self.center is not None and self.center not in CENTERS:
             names = ", ".join(map(repr, CENTERS))
             raise ValueError(f"center must be None or one of {names}, got {self.center!r}")
+        if self.theta is not None and self.spectral not in WITH_THETA:
+            raise ValueError(f"theta={self.theta:g} has no use with spectral={self.spectral!r}")
         self._check_weights()
 
     def _check_weights(self) -> None:
@@ -166,9 +175,14 @@ class Recipe:
 
     def problem(self, observations: Observations, lam: float, xi: float) -> Problem:
         """Build the problem; a strength that is not open is not used."""
-        spectral = SPECTRAL[self.spectral](lam) if isinstance(self.spectral, str) else self.spectral
+        spectral = self.spectral_at(lam) if isinstance(self.spectral, str) else self.spectral
         base = offsets(observations, self.center, self.damping)
         return Problem(observations, spectral, self._penalty(observations, xi), base)
+
+    def spectral_at(self, lam: float) -> SpectralPenalty:
+        """The penalty of that name with a λ."""
+        name = str(self.spectral)
+        return SPECTRAL[name](lam) if self.theta is None else WITH_THETA[name](lam, self.theta)
 
     def book(self, columns: int) -> Codebook:
         """The alphabet of each of so many columns."""

@@ -13,7 +13,7 @@ from snapimpute.codebook import Codebook
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, Sparse, partial_svd
 from snapimpute.penalties import lam_at_threshold
-from snapimpute.recipe import SPECTRAL, Recipe, offsets
+from snapimpute.recipe import Recipe, offsets
 from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver, named, solve
 from snapimpute.types import Array
 
@@ -208,7 +208,9 @@ def path(observations: Observations, recipe: Recipe, **options: Any) -> Choice:
 class Search:
     """Walks paths, and remembers what they gave; parameters as in `choose`, limits as in `solve`.
 
-    First `plain`, the first ξ to try, which is 0 if that is among them; then `others`.
+    ``folds``, pairs of kept and held-out entries, take the place of ``share`` and
+    ``cv``. First `plain`, the first ξ to try, which is 0 if that is among them;
+    then `others`.
     """
 
     def __init__(
@@ -223,16 +225,19 @@ class Search:
         *,
         early: bool = True,
         progress: Progress | None = None,
+        folds: Sequence[tuple[Observations, Observations]] | None = None,
     ) -> None:
         _check_metric(metric)
         self.metric, self.early, self.progress, self.recipe = metric, early, progress, recipe
         limits = limits or {}
         seed = limits.get("random_state", 0)
-        folds = (
-            [observations.split(share, random_state=seed)]
-            if cv is None
-            else list(observations.kfold(cv, random_state=seed))
-        )
+        if folds is None:
+            split = cv is None
+            folds = (
+                [observations.split(share, random_state=seed)]
+                if split
+                else list(observations.kfold(cv or 0, random_state=seed))
+            )
         self.fits = [Fit(kept, recipe, solver, **limits) for kept, _ in folds]
         self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
@@ -415,9 +420,8 @@ def lam_grid(observations: Observations, recipe: Recipe) -> list[float]:
     """
     if not isinstance(recipe.spectral, str):
         return [0.0]
-    build = SPECTRAL[recipe.spectral]
     thresholds = largest_lam(observations, recipe) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
-    return [lam_at_threshold(build, threshold) for threshold in thresholds.tolist()]
+    return [lam_at_threshold(recipe.spectral_at, threshold) for threshold in thresholds.tolist()]
 
 
 def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], list[float]]) -> list[float]:

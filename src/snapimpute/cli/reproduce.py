@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from snapimpute.experiments import gallery
+from snapimpute.experiments import gallery, paper
 from snapimpute.experiments import recovery as recovering
 from snapimpute.experiments import systems as comparing
 from snapimpute.experiments.units import Job, collect
@@ -23,6 +23,7 @@ from snapimpute.files import write_atomically
 
 reproduce = typer.Typer(help="Run the studies behind the documentation.", no_args_is_help=True)
 
+Out = Annotated[Path, typer.Option(help="Folder; scores that are there already are kept.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes, with one thread each.")]
 CORES = os.cpu_count() or 1
 
@@ -85,6 +86,72 @@ def systems(
             lambda rest: _spread(rest, jobs, console),
         )
     _write(out, "systems", comparing.as_markdown(scores), scores, console)
+
+
+@reproduce.command()
+def fig1(
+    out: Out = Path("paper-output"),
+    seeds: Annotated[int, typer.Option(min=1, help="Splits of each share.")] = 5,
+    method: Annotated[list[str] | None, typer.Option(help="Names as in the table; all if none.")] = None,
+    quick: Annotated[
+        bool, typer.Option(help="Two shares, one seed, some methods, tuned on held-out ratings.")
+    ] = False,
+    jobs: Jobs = CORES,
+) -> None:
+    """The paper's Figure 1: NMSE against the share of MovieLens-100k that is observed, with controls."""
+    console = Console()
+    asked = _known(method, paper.QUICK if quick else [*paper.BASELINES, *paper.METHODS], "--method")
+    scores: list[paper.Score] = []
+    for kinds, shares in paper.CURVES:
+        codes = paper.prints(kinds, asked)
+        scores += collect(
+            paper.run_unit,
+            paper.Score,
+            [
+                ("movielens", s, seed)
+                for s in ((0.2, 0.4) if quick else shares)
+                for seed in range(1 if quick else seeds)
+            ],
+            {name: code for name, code in codes.items() if not (quick and name.endswith(paper.ON_TEST))},
+            out / "scores",
+            lambda rest: _spread(rest, jobs, console),
+        )
+    lines = paper.summarise(scores)
+    _write(out, "fig1", paper.as_markdown(lines), lines, console)
+    from snapimpute.report import figures
+
+    for on_test, name in ((False, "held-out"), (True, "best-on-test")):
+        drawn = [line for line in lines if line.on_test == on_test]
+        if drawn:
+            figures.shares(out / f"fig1-{name}.png", drawn, paper.TITLES[on_test])
+            console.print(f"Picture: {out / f'fig1-{name}.png'}", markup=False)
+
+
+@reproduce.command()
+def fig2(
+    out: Out = Path("paper-output"),
+    seeds: Annotated[int, typer.Option(min=1, help="Splits.")] = 5,
+    quick: Annotated[bool, typer.Option(help="One seed, the fast methods.")] = False,
+    jobs: Jobs = CORES,
+) -> None:
+    """The paper's Figure 2: NMSE against iterations, 20 % of MovieLens-100k observed."""
+    console = Console()
+    codes = paper.curve_prints(paper.QUICK if quick else tuple(paper.METHODS))
+    units = [("movielens", 0.2, seed) for seed in range(1 if quick else seeds)]
+    curves = collect(
+        paper.run_curve, paper.Curve, units, codes, out / "curves", lambda rest: _spread(rest, jobs, console)
+    )
+    write_atomically(out / "fig2.json", json.dumps([asdict(curve) for curve in curves], indent=1).encode())
+    from snapimpute.report import figures
+
+    figures.iterations(out / "fig2.png", curves, "MovieLens-100k, 20 % observed, tuned on held-out ratings")
+    for curve in curves:
+        console.print(
+            f"{curve.method}, seed {curve.seed}: NMSE {curve.nmse[-1]:.4f}, settled after {curve.settled} iterations",
+            markup=False,
+            highlight=False,
+        )
+    console.print(f"Picture: {out / 'fig2.png'}", markup=False)
 
 
 @reproduce.command()

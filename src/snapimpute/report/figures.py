@@ -13,6 +13,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
 from snapimpute.alphabet import Alphabet
+from snapimpute.experiments import paper
 from snapimpute.experiments.comparison import Outcome
 from snapimpute.experiments.recovery import CONTROLS, METHODS, SOURCES, Line
 from snapimpute.files import write_atomically
@@ -22,6 +23,7 @@ from snapimpute.penalties import CellPenalty
 from snapimpute.types import Array
 
 MISSING = "#e4e4e4"
+MARKERS = "osD^vP*X<>hd"
 PLAIN, AWARE, BASELINE = "#5b7f95", "#c0392b", "#b8b8b8"
 STUDY_COLOURS = ["#e377c2", "#9467bd", "#1f77b4", "#d62728", "#2ca02c", "#ff7f0e"]
 
@@ -63,6 +65,63 @@ def reliability(path: Path, curves: Mapping[str, Reliability]) -> None:
         axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="probability of the likeliest symbol")
         axes.set_title(f"{name}\nexpected calibration error {found.error:.3f}", fontsize=10)
         axes.set_ylabel("share of the cells where it was right")
+    save(figure, path)
+
+
+def shares(path: Path, lines: Sequence[paper.Line], title: str) -> None:
+    """Draw NMSE against the share observed, with arrows from plain methods to their discrete-aware ones."""
+    figure = Figure(figsize=(13, 6), layout="constrained")
+    figure.suptitle(title)
+    for axes, kinds in zip(figure.subplots(1, 2, sharey=True), (("paper",), ("control", "beyond")), strict=True):
+        found = {(line.method, line.share): line for line in lines}
+        chosen = [line for line in lines if line.kind in kinds]
+        for i, method in enumerate(dict.fromkeys(line.method for line in chosen)):
+            some = [line for line in chosen if line.method == method]
+            aware = method in paper.METHODS and paper.METHODS[method].discrete not in (None, "ridge")
+            axes.errorbar(
+                [line.share for line in some],
+                [line.nmse for line in some],
+                [0.0 if np.isnan(line.error) else line.error for line in some],
+                label=method,
+                color=mpl.colormaps["tab20"](i % 20),
+                ls="-" if aware else "--",
+                marker=MARKERS[i % len(MARKERS)],
+                ms=5,
+                capsize=2,
+            )
+            _arrows(axes, method, some, found)
+        axes.set_xlabel("share of the ratings that is observed")
+        axes.legend(fontsize=8)
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("NMSE of the hidden ratings")
+    save(figure, path)
+
+
+def _arrows(axes: Any, method: str, some: Sequence[paper.Line], found: Mapping[Any, paper.Line]) -> None:
+    """From the plain method down to this one, at the ends."""
+    plain = paper.METHODS[method].plain if method in paper.METHODS else None
+    for line in (some[0], some[-1]):
+        if plain is None or (plain, line.share) not in found or line.kind != "paper":
+            continue
+        start = line.share, found[plain, line.share].nmse
+        style = {"arrowstyle": "->", "color": "#777777", "lw": 0.8}
+        axes.annotate("", (line.share, line.nmse), start, arrowprops=style)
+
+
+def iterations(path: Path, curves: Sequence[paper.Curve], title: str) -> None:
+    """Draw NMSE against iterations: the mean over the seeds, and where each curve has settled."""
+    figure = Figure(figsize=(8, 5.5), layout="constrained")
+    axes = figure.subplots()
+    for i, method in enumerate(dict.fromkeys(curve.method for curve in curves)):
+        some = [curve for curve in curves if curve.method == method]
+        mean = np.mean([curve.nmse for curve in some], axis=0)
+        colour = mpl.colormaps["tab10"](i % 10)
+        settled = round(float(np.mean([curve.settled for curve in some])))
+        axes.semilogy(np.arange(1, mean.size + 1), mean, color=colour, label=f"{method} (settled after {settled})")
+        axes.plot(settled, mean[settled - 1], "o", color=colour)
+    axes.set(xlabel="iteration", ylabel="NMSE of the hidden ratings", title=title)
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3, which="both")
     save(figure, path)
 
 

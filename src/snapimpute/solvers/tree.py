@@ -234,8 +234,11 @@ class Decoder:
         if kind == "object":
             if content not in self._known:
                 raise ValueError(f"the class {content} is not one that checkpoints hold")
-            names = _arguments(self._known[content])
-            return self._known[content](**dict(zip(names, map(self.value, rest[0]), strict=True)))
+            names, parts = _arguments(self._known[content]), [self.value(part) for part in rest[0]]
+            if len(parts) > len(names):
+                raise ValueError(f"a {content} is built from {len(names)} parts, not from {len(parts)}")
+            # Arguments that a class was given since the file was written come last, and have defaults.
+            return self._known[content](**dict(zip(names, parts, strict=False)))
         raise ValueError(f"there is no kind {kind!r}")
 
     def _array(self, name: str, kind: str, shape: list[int], strides: list[int], writeable: bool) -> NDArray[Any]:
