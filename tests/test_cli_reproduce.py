@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import pytest
 
 pytest.importorskip("typer", reason="the command line is an optional extra")
@@ -26,8 +27,8 @@ from typer.testing import CliRunner
 
 import snapimpute.penalties
 from snapimpute.alphabet import Alphabet
-from snapimpute.cli import reproduce
 from snapimpute.cli.app import app
+from snapimpute.cli.studies import Desk
 from snapimpute.datasets import Dataset, low_rank_alphabet
 from snapimpute.experiments import gallery, recovery, systems
 from snapimpute.experiments.comparison import Method
@@ -84,13 +85,13 @@ def run_twice(out: Path, *arguments: str) -> Runs:
     """Run a command twice in this process: others would not see what a test has replaced."""
     runs = Runs(out, [], [], [])
 
-    def spread(rest: Sequence[Job], jobs: int, console: Console) -> None:
+    def spread(desk: Desk, rest: Sequence[Job]) -> None:
         runs.worked.append([job.unit for job in rest])
         for job in rest:
             job.work()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproduce, "_spread", spread)
+        patch.setattr(Desk, "_spread", spread)
         for _ in range(2):
             runs.results.append(run(*arguments, "--out", str(out)))
             runs.files.append({str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()})
@@ -113,21 +114,20 @@ def test_recovery_runs_two_shares_and_two_seeds(recovered):
     assert recovered.results[0].exit_code == 0, recovered.results[0].output
     assert recovered.worked[0] == [("blocks", share, seed) for share in (0.4, 0.6) for seed in (0, 1)]
     assert sorted(recovered.files[0]) == [
-        "recovery.json",
-        "recovery.md",
-        "recovery.png",
-        *(f"scores/blocks-{share}-{seed}.json" for share in (40, 60) for seed in (0, 1)),
+        *(f"recovery.{suffix}" for suffix in ("csv", "md", "parquet", "pdf", "png", "svg")),
+        *(f"scores/recovery/blocks-{share}-{seed}.json" for share in (40, 60) for seed in (0, 1)),
     ]
 
 
 def test_recovery_writes_table_and_numbers(recovered):
-    """The JSON holds the lines that the scores in the files give, and the table is theirs."""
+    """CSV and Parquet hold the lines that the scores in the files give, and the table is theirs."""
     files = recovered.files[0]
     units = [json.loads(files[name]) for name in sorted(files) if "scores" in name]
     scores = [recovery.Score(**row["score"]) for unit in units for row in unit.values()]
     lines = recovery.summarise(scores)
     assert len(lines) == 2 * len(FEW)
-    assert json.loads(files["recovery.json"]) == [asdict(line) for line in lines]
+    for frame in (pl.read_csv(files["recovery.csv"]), pl.read_parquet(files["recovery.parquet"])):
+        assert frame.rows(named=True) == [pytest.approx(asdict(line), nan_ok=True) for line in lines]
     table = files["recovery.md"].decode()
     assert table.startswith("### tiny blocks, 20×15: 2 seeds\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -142,8 +142,8 @@ def test_recovery_prints_the_table_and_a_verdict_for_each_share(recovered):
     for share in (40, 60):
         assert squeezed(f"tiny blocks, 20×15, {share} % observed, 2 seeds: of 1 discrete penalties L1 errs") in shown
     assert shown.count(squeezed("the best control there")) == 2
-    assert squeezed(f"Picture: {recovered.out / 'recovery.png'}") in shown
-    assert squeezed(f"Table and numbers: {recovered.out / 'recovery'}.md, .json") in shown
+    assert squeezed(f"Picture: {recovered.out / 'recovery'}.png, .svg, .pdf") in shown
+    assert squeezed(f"Table and numbers: {recovered.out / 'recovery'}.md, .csv, .parquet") in shown
 
 
 def test_recovery_draws_a_picture(recovered):
@@ -179,8 +179,8 @@ def test_systems_writes_and_prints_its_table(compared):
     result, files = compared.results[0], compared.files[0]
     assert result.exit_code == 0, result.output
     assert compared.worked[0] == [("tiny", share, seed) for share in (0.3, 0.5) for seed in (0, 1)]
-    assert {name for name in files if "scores" not in name} == {"systems.md", "systems.json"}
-    rows = json.loads(files["systems.json"])
+    assert {name for name in files if "scores" not in name} == {"systems.md", "systems.csv", "systems.parquet"}
+    rows = pl.read_parquet(files["systems.parquet"]).rows(named=True)
     assert [(row["share"], row["seed"], row["method"]) for row in rows] == [
         (share, seed, system)
         for share in (0.3, 0.5)
@@ -204,7 +204,7 @@ def test_systems_goes_on_where_it_was(compared):
 @pytest.fixture
 def nothing_runs(monkeypatch) -> None:
     """A command that should refuse fails at once if it goes on."""
-    monkeypatch.setattr(reproduce, "_spread", lambda rest, jobs, console: pytest.fail(f"{len(rest)} units were run"))
+    monkeypatch.setattr(Desk, "_spread", lambda desk, rest: pytest.fail(f"{len(rest)} units were run"))
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_without_names_all_are_run(tmp_path, monkeypatch):
     """Without --source and --quick every source is run at every share, with the seeds asked for."""
     handed = []
 
-    def stop(rest: Sequence[Job], jobs: int, console: Console) -> None:
-        handed.append((jobs, rest))
+    def stop(desk: Desk, rest: Sequence[Job]) -> None:
+        handed.append((desk.jobs, rest))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduce, "_spread", stop)
+    monkeypatch.setattr(Desk, "_spread", stop)
     run("recovery", "--seeds", "3", "--jobs", "2", "--out", str(tmp_path))
     ((jobs, rest),) = handed
     assert jobs == 2
@@ -292,13 +292,15 @@ def trivial(tmp_path, monkeypatch) -> Iterator[Any]:
 
 
 def spread(jobs: int) -> Any:
-    return lambda rest: reproduce._spread(rest, jobs, Console(file=io.StringIO()))
+    desk = Desk(Path(), jobs)
+    desk.console = Console(file=io.StringIO())
+    return desk._spread
 
 
 def test_units_are_spread_over_processes(trivial, tmp_path):
     """Two processes with one thread each work off all units, none of them in this one."""
     units = [("good", 0.5, seed) for seed in range(4)]
-    marks = collect(trivial.study, trivial.Mark, units, {"only": "x"}, tmp_path / "scores", spread(2))
+    marks = collect(trivial.study, trivial.Mark, dict.fromkeys(units, {"only": "x"}), tmp_path / "scores", spread(2))
     assert [(mark.name, mark.seed) for mark in marks] == [(name, seed) for name, _, seed in units]
     assert {mark.threads for mark in marks} == {"11"}
     assert os.getpid() not in {mark.process for mark in marks}
@@ -309,7 +311,7 @@ def test_a_unit_that_fails_ends_the_study_and_keeps_the_rest(trivial, tmp_path):
     """The exception of a unit comes out; what was finished is kept, what had not begun is dropped."""
     units = [("good", 0.5, 0), ("bad", 0.5, 0), *(("late", 0.5, seed) for seed in range(8))]
     with pytest.raises(ZeroDivisionError, match="this unit is broken"):
-        collect(trivial.study, trivial.Mark, units, {"only": "x"}, tmp_path / "scores", spread(1))
+        collect(trivial.study, trivial.Mark, dict.fromkeys(units, {"only": "x"}), tmp_path / "scores", spread(1))
     kept = {path.name for path in (tmp_path / "scores").iterdir()}
     assert "good-50-0.json" in kept
     assert not kept & {"bad-50-0.json", "late-50-7.json"}

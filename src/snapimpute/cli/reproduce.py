@@ -1,163 +1,203 @@
-"""`snapimpute reproduce`: the studies behind the documentation, run anew."""
+"""`snapimpute reproduce`: the paper's evaluation and the studies behind the documentation, run anew."""
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from snapimpute.experiments import gallery, paper
+from snapimpute.cli.studies import CORES, Desk, known
+from snapimpute.datasets import movielens_100k
+from snapimpute.experiments import claims as claiming
+from snapimpute.experiments import gallery, index_coding, paper, peers
+from snapimpute.experiments import links as linking
 from snapimpute.experiments import recovery as recovering
 from snapimpute.experiments import systems as comparing
-from snapimpute.experiments.units import Job, collect
+from snapimpute.experiments.units import Unit
 from snapimpute.files import write_atomically
 
-reproduce = typer.Typer(help="Run the studies behind the documentation.", no_args_is_help=True)
+reproduce = typer.Typer(
+    help="Run the paper's evaluation, and the studies behind the documentation.", no_args_is_help=True
+)
 
 Out = Annotated[Path, typer.Option(help="Folder; scores that are there already are kept.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes, with one thread each.")]
-CORES = os.cpu_count() or 1
+Seeds = Annotated[int, typer.Option(min=1, help="Splits of each setting.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A small part, in minutes.")]
+OUT = Path("reproduce-output")
 
 
-@reproduce.command()
-def recovery(
-    out: Annotated[Path, typer.Option(help="Folder; scores that are there already are kept.")] = Path(
-        "recovery-output"
-    ),
-    seeds: Annotated[int, typer.Option(min=2, help="Splits of each setting.")] = 10,
-    source: Annotated[list[str] | None, typer.Option(help=f"{', '.join(recovering.SOURCES)}; all if none.")] = None,
-    quick: Annotated[bool, typer.Option(help="Two shares and two seeds only.")] = False,
-    jobs: Jobs = CORES,
-) -> None:
-    """Exact recovery and error against the share observed, with and without each discrete penalty."""
-    sources = _known(source, recovering.SOURCES, "--source")
-    shares = recovering.SHARES[1:3] if quick else recovering.SHARES
-    units = [(name, share, seed) for name in sources for share in shares for seed in range(2 if quick else seeds)]
-    console = Console()
-    scores = collect(
-        recovering.run_unit,
-        recovering.Score,
-        units,
-        recovering.prints(),
-        out / "scores",
-        lambda rest: _spread(rest, jobs, console),
-    )
-    lines = recovering.summarise(scores)
-    _write(out, "recovery", recovering.as_markdown(lines), lines, console)
-    from snapimpute.report import figures
-
-    figures.recovery(out / "recovery.png", lines)
-    for name in sources:
-        for share in shares:
-            console.print(recovering.verdict(lines, name, share), markup=False, highlight=False)
-    console.print(f"Picture: {out / 'recovery.png'}", markup=False)
-
-
-@reproduce.command()
-def systems(
-    out: Annotated[Path, typer.Option(help="Folder; scores that are there already are kept.")] = Path(
-        "systems-output"
-    ),
-    seeds: Annotated[int, typer.Option(min=1, help="Splits of each setting.")] = 3,
-    data: Annotated[list[str] | None, typer.Option(help=f"{', '.join(comparing.DATA)}; all if none.")] = None,
-    system: Annotated[list[str] | None, typer.Option(help="Names as in the table; all if none.")] = None,
-    jobs: Jobs = CORES,
-) -> None:
-    """Other systems for finite alphabets beside ours, on the same splits, each tuned on observed entries."""
-    chosen, asked = _known(data, comparing.DATA, "--data"), _known(system, comparing.SYSTEMS, "--system")
-    console = Console()
-    scores = []
-    for name in chosen:
-        scores += collect(
-            comparing.run_unit,
-            comparing.Score,
-            [(name, share, seed) for share in comparing.DATA[name][1] for seed in range(seeds)],
-            {one: code for one, code in comparing.prints(name).items() if one in asked},
-            out / "scores",
-            lambda rest: _spread(rest, jobs, console),
-        )
-    _write(out, "systems", comparing.as_markdown(scores), scores, console)
-
-
+# ---------------------------------------------------------------- the paper's figures
 @reproduce.command()
 def fig1(
-    out: Out = Path("paper-output"),
-    seeds: Annotated[int, typer.Option(min=1, help="Splits of each share.")] = 5,
+    out: Out = OUT,
+    seeds: Seeds = 5,
     method: Annotated[list[str] | None, typer.Option(help="Names as in the table; all if none.")] = None,
-    quick: Annotated[
-        bool, typer.Option(help="Two shares, one seed, some methods, tuned on held-out ratings.")
-    ] = False,
+    quick: Quick = False,
     jobs: Jobs = CORES,
 ) -> None:
     """The paper's Figure 1: NMSE against the share of MovieLens-100k that is observed, with controls."""
-    console = Console()
-    asked = _known(method, paper.QUICK if quick else [*paper.BASELINES, *paper.METHODS], "--method")
-    scores: list[paper.Score] = []
-    for kinds, shares in paper.CURVES:
-        codes = paper.prints(kinds, asked)
-        scores += collect(
-            paper.run_unit,
-            paper.Score,
-            [
-                ("movielens", s, seed)
-                for s in ((0.2, 0.4) if quick else shares)
-                for seed in range(1 if quick else seeds)
-            ],
-            {name: code for name, code in codes.items() if not (quick and name.endswith(paper.ON_TEST))},
-            out / "scores",
-            lambda rest: _spread(rest, jobs, console),
-        )
+    desk = Desk(out, jobs)
+    asked = known(method, paper.QUICK if quick else [*paper.BASELINES, *paper.METHODS], "--method")
+    scores = _paper_scores(desk, seeds, asked, quick)
     lines = paper.summarise(scores)
-    _write(out, "fig1", paper.as_markdown(lines), lines, console)
+    desk.write("fig1", paper.as_markdown(lines), [replace(score, curve=None) for score in scores])
     from snapimpute.report import figures
 
     for on_test, name in ((False, "held-out"), (True, "best-on-test")):
         drawn = [line for line in lines if line.on_test == on_test]
         if drawn:
-            figures.shares(out / f"fig1-{name}.png", drawn, paper.TITLES[on_test])
-            console.print(f"Picture: {out / f'fig1-{name}.png'}", markup=False)
+            figures.shares(desk.picture(f"fig1-{name}"), drawn, paper.TITLES[on_test])
+
+
+def _paper_scores(desk: Desk, seeds: int, asked: list[str], quick: bool) -> list[paper.Score]:
+    shares = paper.OTHER_SHARES[:2] if quick else paper.SHARES
+    wanted: dict[Unit, Mapping[str, str]] = {
+        ("movielens", share, seed): paper.prints(share, asked, on_test=not quick)
+        for seed in range(1 if quick else seeds)
+        for share in shares
+    }
+    return desk.collect("fig1", paper.run_unit, paper.Score, wanted)
 
 
 @reproduce.command()
-def fig2(
-    out: Out = Path("paper-output"),
-    seeds: Annotated[int, typer.Option(min=1, help="Splits.")] = 5,
-    quick: Annotated[bool, typer.Option(help="One seed, the fast methods.")] = False,
-    jobs: Jobs = CORES,
-) -> None:
+def fig2(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """The paper's Figure 2: NMSE against iterations, 20 % of MovieLens-100k observed."""
-    console = Console()
-    codes = paper.curve_prints(paper.QUICK if quick else tuple(paper.METHODS))
-    units = [("movielens", 0.2, seed) for seed in range(1 if quick else seeds)]
-    curves = collect(
-        paper.run_curve, paper.Curve, units, codes, out / "curves", lambda rest: _spread(rest, jobs, console)
+    desk = Desk(out, jobs)
+    own = [label for label, method in paper.METHODS.items() if method.kind == "paper"]
+    codes = paper.prints(paper.FEW, [label for label in own if not quick or label in paper.QUICK], on_test=False)
+    wanted = {("movielens", paper.FEW, seed): codes for seed in range(1 if quick else seeds)}
+    scores = desk.collect("fig1", paper.run_unit, paper.Score, wanted)
+    desk.tidy(
+        "fig2",
+        [
+            {"method": one.method, "seed": one.seed, "iteration": i, "nmse": nmse}
+            for one in scores
+            for i, nmse in enumerate(one.curve or (), 1)
+        ],
     )
-    write_atomically(out / "fig2.json", json.dumps([asdict(curve) for curve in curves], indent=1).encode())
+    for one in scores:
+        found = f"NMSE {one.nmse:.4f}, settled after {paper.settled(one.curve or ())} iterations"
+        desk.say(f"{one.method}, seed {one.seed}: {found}")
     from snapimpute.report import figures
 
-    figures.iterations(out / "fig2.png", curves, "MovieLens-100k, 20 % observed, tuned on held-out ratings")
-    for curve in curves:
-        console.print(
-            f"{curve.method}, seed {curve.seed}: NMSE {curve.nmse[-1]:.4f}, settled after {curve.settled} iterations",
-            markup=False,
-            highlight=False,
-        )
-    console.print(f"Picture: {out / 'fig2.png'}", markup=False)
+    title = f"MovieLens-100k, {100 * paper.FEW:g} % observed, tuned on held-out ratings"
+    figures.iterations(desk.picture("fig2"), scores, title)
 
 
 @reproduce.command()
-def penalties(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("penalties-output"),
+def claims(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
+    """What the paper says of its method, each statement beside what was measured."""
+    desk = Desk(out, jobs)
+    asked = list(paper.QUICK) if quick else [*paper.BASELINES, *paper.METHODS]
+    found = claiming.claims(_paper_scores(desk, seeds, asked, quick))
+    desk.write("claims", claiming.as_markdown(found), found)
+
+
+# ---------------------------------------------------------------- applications
+@reproduce.command()
+def links(
+    out: Out = OUT,
+    seeds: Seeds = 3,
+    data: Annotated[list[str] | None, typer.Option(help=f"{', '.join(linking.DATA)}; all if none.")] = None,
+    quick: Quick = False,
+    jobs: Jobs = CORES,
 ) -> None:
+    """Hidden links and non-links of networks, against degrees, common neighbours and spectral scores."""
+    desk = Desk(out, jobs)
+    asked = known(data, ["karate"] if quick else linking.DATA, "--data")
+    chosen = desk.available({name: linking.DATA[name][0] for name in asked})
+    wanted = {
+        (name, share, seed): linking.prints(name)
+        for name in chosen
+        for share in linking.DATA[name][1]
+        for seed in range(1 if quick else seeds)
+    }
+    scores = desk.collect("links", linking.run_unit, linking.Score, wanted)
+    if scores:
+        desk.write("links", linking.as_markdown(scores), scores)
+
+
+@reproduce.command()
+def index(out: Out = OUT, quick: Quick = False, jobs: Jobs = CORES) -> None:
+    """Index coding as completion of least rank: what is broadcast, and how each receiver decodes."""
+    desk = Desk(out, jobs)
+    names = list(index_coding.INSTANCES)
+    wanted = {(name, 1.0, 0): index_coding.prints(name) for name in (names[:4] if quick else names)}
+    scores = desk.collect("index", index_coding.run_unit, index_coding.Score, wanted)
+    rows = [replace(score, broadcasts="; ".join(score.broadcasts)) for score in scores]  # type: ignore[arg-type]
+    desk.write("index", index_coding.as_markdown(scores), rows)
+
+
+@reproduce.command()
+def systems(
+    out: Out = OUT,
+    seeds: Seeds = 3,
+    data: Annotated[list[str] | None, typer.Option(help=f"{', '.join(comparing.DATA)}; all if none.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Names as in the table; all if none.")] = None,
+    quick: Quick = False,
+    jobs: Jobs = CORES,
+) -> None:
+    """Votes, survey answers, genotypes, ratings: other systems for finite alphabets beside ours, same splits."""
+    desk = Desk(out, jobs)
+    asked = known(system, comparing.QUICK if quick else comparing.SYSTEMS, "--system")
+    named = known(data, ["senate"] if quick else comparing.DATA, "--data")
+    chosen = desk.available({name: comparing.DATA[name][0] for name in named})
+    wanted = {
+        (name, share, seed): {one: code for one, code in comparing.prints(name).items() if one in asked}
+        for name in chosen
+        for share in comparing.DATA[name][1][: 1 if quick else None]
+        for seed in range(1 if quick else seeds)
+    }
+    scores = desk.collect("systems", comparing.run_unit, comparing.Score, wanted)
+    if scores:
+        desk.write("systems", comparing.as_markdown(scores), scores)
+
+
+@reproduce.command("peers")
+def others(out: Out = OUT, seeds: Seeds = 3, quick: Quick = False, jobs: Jobs = CORES) -> None:
+    """Other packages on the same splits of MovieLens-100k, each in an environment of its own, beside ours."""
+    desk = Desk(out, jobs)
+    wanted = {
+        ("movielens", share, seed): peers.prints()
+        for share in (peers.SHARES[:1] if quick else peers.SHARES)
+        for seed in range(1 if quick else seeds)
+    }
+    scores = desk.collect("peers", peers.run_unit, peers.Score, wanted)
+    desk.write("peers", peers.as_markdown(scores), scores)
+
+
+# ---------------------------------------------------------------- further studies
+@reproduce.command()
+def recovery(
+    out: Out = OUT,
+    seeds: Annotated[int, typer.Option(min=2, help="Splits of each setting.")] = 10,
+    source: Annotated[list[str] | None, typer.Option(help=f"{', '.join(recovering.SOURCES)}; all if none.")] = None,
+    quick: Quick = False,
+    jobs: Jobs = CORES,
+) -> None:
+    """Exact recovery and error against the share observed, with and without each discrete penalty."""
+    desk = Desk(out, jobs)
+    sources = known(source, recovering.SOURCES, "--source")
+    shares = recovering.SHARES[1:3] if quick else recovering.SHARES
+    units = [(name, share, seed) for name in sources for share in shares for seed in range(2 if quick else seeds)]
+    wanted = dict.fromkeys(units, recovering.prints())
+    scores = desk.collect("recovery", recovering.run_unit, recovering.Score, wanted)
+    lines = recovering.summarise(scores)
+    desk.write("recovery", recovering.as_markdown(lines), lines)
+    from snapimpute.report import figures
+
+    figures.recovery(desk.picture("recovery"), lines)
+    for name in sources:
+        for share in shares:
+            desk.say(recovering.verdict(lines, name, share))
+
+
+@reproduce.command()
+def penalties(out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = OUT) -> None:
     """Draw what every discrete penalty does to a value, on the alphabets 1..5 and ±1."""
     from snapimpute.report import figures
 
@@ -166,37 +206,46 @@ def penalties(
         typer.echo(out / f"{name}.png")
 
 
-def _known(asked: list[str] | None, names: Iterable[str], option: str) -> list[str]:
-    """The names asked for, or all; refuse others."""
-    every = list(names)
-    for name in asked or ():
-        if name not in every:
-            raise typer.BadParameter(f"there are {', '.join(every)}, got {name!r}", param_hint=option)
-    return list(dict.fromkeys(asked)) if asked else every
+# ---------------------------------------------------------------- everything
+@reproduce.command("all")
+def everything(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
+    """The paper's evaluation: figures, claims, applications and peers, and a page that holds them all."""
+    desk = Desk(out, jobs)
+    if desk.available({"MovieLens-100k": movielens_100k}):
+        fig1(out, seeds, None, quick, jobs)
+        fig2(out, seeds, quick, jobs)
+        claims(out, seeds, quick, jobs)
+    systems(out, min(seeds, 3), None, None, quick, jobs)
+    links(out, min(seeds, 3), None, quick, jobs)
+    index(out, quick, jobs)
+    if quick:
+        desk.say("Peers are left out with --quick: `snapimpute reproduce peers` runs them.")
+    else:
+        others(out, min(seeds, 3), quick, jobs)
+    page = _page(out, desk.about(seeds=seeds, quick=quick))
+    write_atomically(out / "results.md", page.encode())
+    desk.say(f"All together: {out / 'results.md'}")
 
 
-def _write(out: Path, name: str, table: str, rows: Sequence[Any], console: Console) -> None:
-    """Write a table and its numbers, and show the table."""
-    write_atomically(out / f"{name}.md", table.encode())
-    write_atomically(out / f"{name}.json", json.dumps([asdict(row) for row in rows], indent=1).encode())
-    console.print(table, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Table and numbers: {out / name}.md, .json", markup=False)
+PAGE = {
+    "The paper's claims": ("claims",),
+    "Figure 1: error against the share observed": ("fig1-held-out", "fig1-best-on-test", "fig1"),
+    "Figure 2: error against iterations": ("fig2",),
+    "Votes, survey answers, genotypes, ratings": ("systems",),
+    "Links of networks": ("links",),
+    "Index coding": ("index",),
+    "Peers": ("peers",),
+}
+"""Headings, and the pictures and tables under each."""
 
 
-def _spread(rest: Sequence[Job], jobs: int, console: Console) -> None:
-    """Run what is left in several processes with one thread each, and show how far it is."""
-    os.environ["SNAPIMPUTE_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with (
-        Progress(*columns, TimeRemainingColumn(), console=console) as bar,
-        ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool,
-    ):
-        task = bar.add_task("settings", total=len(rest))
-        waiting = [pool.submit(job.work) for job in rest]
-        try:
-            for done in as_completed(waiting):
-                done.result()
-                bar.advance(task)
-        except BaseException:  # what is finished is kept; what has not begun is dropped
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _page(out: Path, about: str) -> str:
+    """One page of all tables and pictures that are in the folder."""
+    parts = ["# Results", "", "Made by", "", about]
+    for heading, names in PAGE.items():
+        found = [f"![{heading}]({name}.png)\n" for name in names if (out / f"{name}.png").exists()]
+        tables = [out / f"{name}.md" for name in names if (out / f"{name}.md").exists()]
+        found += [table.read_text(encoding="utf-8") for table in tables]
+        if found:
+            parts += [f"## {heading}", "", *found]
+    return "\n".join(parts)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from snapimpute.datasets.answers import bfi, hapmap_ceu, house_votes_1984
 from snapimpute.datasets.base import Dataset, DatasetUnavailable, cache_dir
 from snapimpute.datasets.bookcrossing import book_crossing
 from snapimpute.datasets.bundled import CONGRESSES, senate_votes
@@ -22,8 +23,11 @@ __all__ = [
     "DatasetUnavailable",
     "Entry",
     "Synthetic",
+    "bfi",
     "book_crossing",
     "cache_dir",
+    "hapmap_ceu",
+    "house_votes_1984",
     "load",
     "low_rank_alphabet",
     "movielens_100k",
@@ -49,6 +53,9 @@ REGISTRY: dict[str, Entry] = {
     "book-crossing": Entry(
         book_crossing, "ratings of books, 77805×185973, alphabet 1:10; fetched (27 MB), or give its path"
     ),
+    "bfi": Entry(bfi, "answers to 25 items, 2800×25, alphabet 1:6; give its path"),
+    "house-votes-1984": Entry(house_votes_1984, "votes of the US House, 435×16, alphabet 0,1; give its path"),
+    "hapmap-ceu": Entry(hapmap_ceu, "genotypes, 90×603, alphabet 0,1,2; give its path"),
 }
 
 
@@ -58,7 +65,8 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()
-    ['senate-117', 'senate-109', 'senate-94', 'movielens-100k', 'book-crossing']
+    ['senate-117', 'senate-109', 'senate-94', 'movielens-100k', 'book-crossing', 'bfi', 'house-votes-1984',
+     'hapmap-ceu']
     """
     return list(REGISTRY)
 

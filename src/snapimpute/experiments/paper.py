@@ -9,8 +9,10 @@ controls of the same figure say how much of a gain is discreteness.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,12 +20,14 @@ import numpy as np
 from snapimpute import metrics, tuning
 from snapimpute.baselines import ConstantMean, DampedBiases
 from snapimpute.datasets import movielens_100k
+from snapimpute.experiments.recovery import standard_error
+from snapimpute.experiments.surface import Point, Points, Surface
 from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
-from snapimpute.plan import Plan
+from snapimpute.problem import Problem
 from snapimpute.recipe import Center, Recipe, Weights, best_damping
-from snapimpute.solvers import solve
-from snapimpute.tuning import Choice, Search
+from snapimpute.solvers import Result, solve
+from snapimpute.types import Array
 
 Kind = Literal["paper", "control", "beyond"]
 
@@ -40,12 +44,11 @@ CURVES: tuple[tuple[tuple[Kind, ...], tuple[float, ...]], ...] = (
 THETAS = (50.0, 100.0, 200.0)
 """θ tried for LSP."""
 
-MAX_ITER, TOL = 300, 1e-4
-"""Of the last fit; along the paths 60 and 1e-3, in float32, where a convex problem is solved by AIS-Impute: its
-minimiser is the same whoever finds it."""
+MAX_ITER, TOL = 150, 1e-4
+"""Of the last fit."""
 
-ITERATIONS = 200
-"""Of the figure against iterations."""
+ITERATIONS, FEW = 200, 0.2
+"""Of the figure against iterations, and the share observed there."""
 
 ON_TEST = " (best on test)"
 TITLES = {
@@ -55,7 +58,10 @@ TITLES = {
 QUICK = ("constant mean", "damped biases", "AIS-Impute", "discrete-aware nuclear", "Soft-Impute, bias-centred")
 """What ``--quick`` runs."""
 
-VERSION = 1
+ROUNDED = ("AIS-Impute", "Soft-Impute, bias-centred")
+"""Of these the nearest symbols are scored, too: the control of rounding."""
+
+VERSION = 3
 """To be raised when something is run otherwise: scores are then made anew."""
 
 
@@ -71,6 +77,8 @@ class Method:
     center: Center = None
     weights: Weights = None
     plain: str | None = None
+    like: str | None = None
+    """A method whose strengths are near: the search begins there."""
 
     def recipes(self, observations: Observations, seed: int) -> list[Recipe]:
         """What to tune: one, or one for each θ."""
@@ -86,13 +94,26 @@ METHODS = {
         Method("Soft-Impute", "paper", "soft-impute"),
         Method("AIS-Impute", "paper", "ais-impute"),
         Method("niAPG, LSP", "paper", "niapg", "lsp"),
-        Method("discrete-aware nuclear, composed", "paper", discrete="l1-composed", plain="AIS-Impute"),
         Method("discrete-aware nuclear", "paper", discrete="l1", plain="AIS-Impute"),
+        Method(
+            "discrete-aware nuclear, composed",
+            "paper",
+            discrete="l1-composed",
+            plain="AIS-Impute",
+            like="discrete-aware nuclear",
+        ),
         Method("discrete-aware LSP", "paper", "niapg", "lsp", "l1", plain="niAPG, LSP"),
         Method("Soft-Impute, mean-centred", "control", "ais-impute", center="mean"),
         Method("Soft-Impute, bias-centred", "control", "ais-impute", center="biases"),
         Method("ridge to the mean", "control", discrete="ridge", plain="AIS-Impute"),
-        Method("weighted L1", "beyond", discrete="l1", weights="frequency", plain="AIS-Impute"),
+        Method(
+            "weighted L1",
+            "beyond",
+            discrete="l1",
+            weights="frequency",
+            plain="AIS-Impute",
+            like="discrete-aware nuclear",
+        ),
         Method("L0", "beyond", "niapg", discrete="l0", plain="AIS-Impute"),
         Method("fractional L0", "beyond", "niapg", discrete="l0-fractional", plain="AIS-Impute"),
         Method("L1, mean-centred", "beyond", discrete="l1", center="mean", plain="Soft-Impute, mean-centred"),
@@ -129,30 +150,36 @@ class Score:
     theta: float | None = None
     rank: int | None = None
     iterations: int | None = None
+    curve: tuple[float, ...] | None = None
 
 
-def prints(kinds: Sequence[Kind], asked: Sequence[str]) -> dict[str, str]:
-    """The methods of some kinds among those asked for, both ways of tuning where there are two, with fingerprints."""
-    made_by = tuning.XI_STEPS, tuning.LAM_STEPS, tuning.LAM_RATIO, THETAS, MAX_ITER, TOL, VERSION
-    tuned = [label for label, method in METHODS.items() if method.kind in kinds and label in asked]
+def prints(share: float, asked: Sequence[str], *, on_test: bool = True) -> dict[str, str]:
+    """Those asked for that are run at a share, both ways of tuning where there are two, with fingerprints."""
+    made_by = tuning.XI_STEPS, tuning.LAM_STEPS, tuning.LAM_RATIO, THETAS, MAX_ITER, TOL, ITERATIONS, VERSION
+    kinds = [kind for some, shares in CURVES for kind in some if share in shares]
+    ways = ("", ON_TEST) if on_test else ("",)
     names = [name for name in BASELINES if "control" in kinds and name in asked]
-    names += [f"{label}{way}" for way in ("", ON_TEST) for label in tuned]
+    tuned = [label for label, method in METHODS.items() if method.kind in kinds and label in asked]
+    names += [f"{label}{way}" for label in tuned for way in ways]
     return {name: fingerprint(name, METHODS.get(name.removesuffix(ON_TEST)), made_by) for name in names}
 
 
 def run_unit(data: str, share: float, seed: int, methods: Sequence[str]) -> Iterator[Score]:
     """Hide all but a share of the ratings and let methods predict them."""
     source = movielens_100k()
-    known, hidden = source.observations.split(1 - share, random_state=seed)
+    split = Split(*source.observations.split(1 - share, random_state=seed), seed)
+    truth = split.hidden.values
     for name in methods:
-        begin, more = time.perf_counter(), dict[str, Any]()
-        if name in BASELINES:
-            estimate = BASELINES[name](known).entries(hidden.rows, hidden.cols)
+        begin, label = time.perf_counter(), name.removesuffix(ON_TEST)
+        if label in BASELINES:
+            estimate: Array = BASELINES[label](split.known).entries(split.hidden.rows, split.hidden.cols)
+            more: dict[str, Any] = {"seconds": time.perf_counter() - begin}
         else:
-            method = METHODS[name.removesuffix(ON_TEST)]
-            estimate, more = _tuned(method, known, hidden, seed, on_test=name.endswith(ON_TEST))
-        seconds = time.perf_counter() - begin
-        symbols, truth = source.alphabet.snap(estimate), hidden.values
+            trial = split.trial(label)
+            estimate, more = trial.honest() if name == label else trial.best_on_test()
+            if share == FEW and name == label and METHODS[label].kind == "paper":
+                more["curve"] = trial.curve()
+        symbols = source.alphabet.snap(estimate)
         yield Score(
             data,
             share,
@@ -163,77 +190,119 @@ def run_unit(data: str, share: float, seed: int, methods: Sequence[str]) -> Iter
             mae=metrics.mae(truth, estimate),
             exact=metrics.exact_match(truth, symbols),
             nmse_rounded=metrics.nmse(truth, symbols),
-            seconds=seconds,
             **more,
         )
 
 
-def strengths(method: Method, known: Observations, hidden: Observations | None, seed: int) -> Plan:
-    """λ, ξ and θ by the squared error on a fifth of the known ratings; on the hidden ones where these are given."""
-    folds = None if hidden is None else [(known, hidden)]
-    found, limits = [], {"random_state": seed, "dtype": "float32"}
-    for recipe in method.recipes(known, seed):
-        convex = recipe.problem(known, 1.0, max(tuning.xi_grid(recipe))).convex
-        solver = "ais-impute" if convex else method.solver
-        search = Search(known, recipe, "rmse", solver=solver, limits=limits, folds=folds)
-        search.plain().others()
-        best = min(search.best.values(), key=lambda c: c.score)
-        found.append(Plan(recipe, best.lam, best.xi, Choice(best, tuple(search.tried), "rmse")))
-    return min(found, key=lambda plan: plan.choice.best.score if plan.choice else np.inf)
+class Split:
+    """Known and hidden ratings, and the trials of methods on them, which share their plain fits."""
+
+    def __init__(self, known: Observations, hidden: Observations, seed: int) -> None:
+        self.known, self.hidden, self.seed = known, hidden, seed
+        self.kept, self.held = known.split(0.2, random_state=seed)
+        self.plain: dict[Any, Points] = defaultdict(dict)
+        self.trials: dict[str, Trial] = {}
+
+    def trial(self, label: str) -> Trial:
+        """The trial of a method, begun once."""
+        if label not in self.trials:
+            method = METHODS[label]
+            near = self.trial(method.like) if method.like else None
+            self.trials[label] = Trial(method, self, near)
+        return self.trials[label]
 
 
-def _tuned(
-    method: Method, known: Observations, hidden: Observations, seed: int, *, on_test: bool
-) -> tuple[Any, dict[str, Any]]:
-    """The estimate of the hidden ratings, and what was chosen; where not convex, λ comes down the path."""
-    plan = strengths(method, known, hidden if on_test else None, seed)
-    limits = {"max_iter": MAX_ITER, "tol": TOL, "evaluate_every": MAX_ITER, "random_state": seed}
-    result = plan.fit(known, method.solver, **limits)
-    more = {"lam": plan.lam, "xi": plan.xi, "theta": plan.recipe.theta}
-    return result.entries(hidden.rows, hidden.cols), more | {"rank": result.x.rank, "iterations": result.n_iter}
+class Trial:
+    """One method on one split: λ, ξ and θ chosen on a fifth of the known ratings, and on the hidden ones.
+
+    θ is chosen without a discrete penalty, and then kept. What is best on the
+    hidden ratings is sought from the honest choice on, among its neighbours.
+    ``near`` is a trial whose strengths are near.
+    """
+
+    def __init__(self, method: Method, split: Split, near: Trial | None = None) -> None:
+        self.method, self.near = method, near
+        self.known, self.hidden, self.seed = split.known, split.hidden, split.seed
+        self.tuning, self.testing = list[Surface](), list[Surface]()
+        for recipe in method.recipes(split.known, split.seed):
+            lams = tuning.lam_grid(split.kept, recipe)
+            plain = split.plain[method.spectral, method.center, recipe.theta]
+            self.tuning.append(Surface(split.kept, split.held, recipe, method.solver, lams, split.seed, plain))
+            self.testing.append(Surface(split.known, split.hidden, recipe, method.solver, lams, split.seed))
+
+    @cached_property
+    def chosen(self) -> tuple[int, Point]:
+        """The place of θ, and the best fit, on held-out ratings."""
+        at = min(range(len(self.tuning)), key=lambda i: self.tuning[i].best_plain().nmse)
+        surface = self.tuning[at]
+        if self.near is None:
+            return at, surface.best()
+        near = self.near.chosen[1]
+        surface.start = near.result.x
+        return at, surface.climb(near.lam, near.xi)
+
+    def _problem(self) -> Problem:
+        at, point = self.chosen
+        surface = self.tuning[at]
+        return surface.recipe.problem(self.known, surface.lams[point.lam], surface.xis[point.xi])
+
+    @cached_property
+    def fitted(self) -> Result:
+        """The method at these strengths, on all known ratings.
+
+        Where not convex, as on the way to them: down a path of λ, with as few
+        iterations, as both are part of what was chosen. Soft-Impute comes down a
+        path because that is its way.
+        """
+        problem, (at, point), x0 = self._problem(), self.chosen, None
+        if not problem.convex or self.method.solver == "soft-impute":
+            x0 = self.testing[at].down_to(point.lam, point.xi)
+        if not problem.convex:
+            return self.testing[at].at(point.lam, point.xi).result
+        options: dict[str, Any] = {"max_iter": MAX_ITER, "tol": TOL, "evaluate_every": MAX_ITER, "dtype": "float32"}
+        return solve(problem, self.method.solver, x0=x0, random_state=self.seed, **options)
+
+    def _entries(self, result: Result) -> Array:
+        return result.entries(self.hidden.rows, self.hidden.cols)
+
+    def honest(self) -> tuple[Array, dict[str, Any]]:
+        """The estimate of the hidden ratings, and what was chosen for it."""
+        (at, point), result = self.chosen, self.fitted
+        seconds = sum(one.seconds for one in self.tuning) + float(result.history["seconds"][-1])
+        more = {"seconds": seconds, "rank": result.x.rank, "iterations": result.n_iter}
+        return self._entries(result), self.tuning[at].strengths(point) | more
+
+    def best_on_test(self) -> tuple[Array, dict[str, Any]]:
+        """The best of all that was fitted to the known ratings, as judged by the hidden ones."""
+        honest, (_, point) = self.honest(), self.chosen
+        for surface in self.testing:
+            surface.start = self.fitted.x
+            surface.climb(point.lam, point.xi)
+        surface, best = min(
+            ((surface, one) for surface in self.testing for one in surface.points()), key=lambda pair: pair[1].nmse
+        )
+        if metrics.nmse(self.hidden.values, honest[0]) <= best.nmse:
+            return honest
+        more = {"seconds": sum(one.seconds for one in self.testing), "rank": best.result.x.rank}
+        return self._entries(best.result), surface.strengths(best) | more | {"iterations": best.result.n_iter}
+
+    def curve(self) -> tuple[float, ...]:
+        """NMSE of the hidden ratings after each iteration from 0 at the strengths chosen."""
+        problem, found = self._problem(), list[float]()
+
+        def score(info: Any) -> None:
+            estimate = problem.with_offsets(info.x).entries(self.hidden.rows, self.hidden.cols)
+            found.append(metrics.nmse(self.hidden.values, estimate))
+
+        options: dict[str, Any] = {"max_iter": ITERATIONS, "tol": 0, "evaluate_every": ITERATIONS, "dtype": "float32"}
+        solve(problem, self.method.solver, callback=score, random_state=self.seed, **options)
+        return tuple(found)
 
 
-# ---------------------------------------------------------------- against iterations
-@dataclass(frozen=True)
-class Curve:
-    """NMSE of the hidden ratings after each iteration, at strengths chosen on held-out ones."""
-
-    data: str
-    share: float
-    seed: int
-    method: str
-    nmse: tuple[float, ...]
-    seconds: float
-
-    @property
-    def settled(self) -> int:
-        """The iteration from which on it stays within 1 % of where it ends."""
-        off = np.abs(np.array(self.nmse) / self.nmse[-1] - 1) > 0.01
-        return int(np.flatnonzero(off)[-1]) + 2 if off.any() else 1
-
-
-def curve_prints(methods: Sequence[str]) -> dict[str, str]:
-    """The paper's own methods among these, with the fingerprints of their curves."""
-    made_by = tuning.XI_STEPS, tuning.LAM_STEPS, tuning.LAM_RATIO, THETAS, ITERATIONS, VERSION
-    wanted = [METHODS[name] for name in methods if name in METHODS and METHODS[name].kind == "paper"]
-    return {method.label: fingerprint(method, made_by) for method in wanted}
-
-
-def run_curve(data: str, share: float, seed: int, methods: Sequence[str]) -> Iterator[Curve]:
-    """Walk methods through a fixed number of iterations."""
-    known, hidden = movielens_100k().observations.split(1 - share, random_state=seed)
-    for name in methods:
-        method, found = METHODS[name], list[float]()
-        plan = strengths(method, known, None, seed)
-        problem = plan.recipe.problem(known, plan.lam, plan.xi)
-
-        def score(info: Any, problem: Any = problem, found: list[float] = found) -> None:
-            estimate = problem.with_offsets(info.x).entries(hidden.rows, hidden.cols)
-            found.append(metrics.nmse(hidden.values, estimate))
-
-        options: dict[str, Any] = {"max_iter": ITERATIONS, "tol": 0, "evaluate_every": ITERATIONS}
-        result = solve(problem, method.solver, callback=score, random_state=seed, **options)
-        yield Curve(data, share, seed, name, tuple(found), float(result.history["seconds"][-1]))
+def settled(curve: Sequence[float]) -> int:
+    """The iteration from which on a curve stays within 1 % of where it ends."""
+    off = np.abs(np.array(curve) / curve[-1] - 1) > 0.01
+    return int(np.flatnonzero(off)[-1]) + 2 if off.any() else 1
 
 
 # ---------------------------------------------------------------- summaries
@@ -255,20 +324,26 @@ class Line:
 
 
 def summarise(scores: Sequence[Score]) -> list[Line]:
-    """Over the seeds, by share and method, in the order of the methods."""
+    """Over the seeds, by share and method, in the order of the methods; some rounded, too, as a control."""
     lines = []
     order = [*BASELINES, *METHODS]
     keys = dict.fromkeys((s.share, s.method) for s in scores)
     for share, name in sorted(keys, key=lambda key: (key[0], order.index(key[1].removesuffix(ON_TEST)))):
         some = [s for s in scores if (s.share, s.method) == (share, name)]
-        nmse = np.array([s.nmse for s in some])
-        error = float(nmse.std(ddof=1) / np.sqrt(nmse.size)) if nmse.size > 1 else float("nan")
         label = name.removesuffix(ON_TEST)
         kind = METHODS[label].kind if label in METHODS else "control"
-        averaged = ("exact", "nmse_rounded", "seconds", "iterations")
-        means = {of: float(np.mean([getattr(s, of) or 0 for s in some])) for of in averaged}
-        lines.append(Line(share, label, kind, name != label, float(nmse.mean()), error, seeds=len(some), **means))
+        lines.append(_line(some, label, kind, [s.nmse for s in some]))
+        if label in ROUNDED:
+            lines.append(_line(some, f"{label}, rounded", "control", [s.nmse_rounded for s in some]))
     return lines
+
+
+def _line(some: Sequence[Score], label: str, kind: Kind, nmse: Sequence[float]) -> Line:
+    error = float(standard_error(np.array(nmse))) if len(nmse) > 1 else float("nan")
+    averaged = ("exact", "nmse_rounded", "seconds", "iterations")
+    means = {of: float(np.mean([getattr(s, of) or 0 for s in some])) for of in averaged}
+    on_test = some[0].method.endswith(ON_TEST)
+    return Line(some[0].share, label, kind, on_test, float(np.mean(nmse)), error, seeds=len(some), **means)
 
 
 def as_markdown(lines: Sequence[Line]) -> str:

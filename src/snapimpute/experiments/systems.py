@@ -12,7 +12,7 @@ import numpy as np
 from snapimpute import metrics, tuning
 from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases, Mode
-from snapimpute.datasets import Dataset, movielens_100k, senate_votes
+from snapimpute.datasets import Dataset, bfi, hapmap_ceu, house_votes_1984, movielens_100k, senate_votes
 from snapimpute.experiments.published import ONE_BIT_ACCURACY
 from snapimpute.experiments.recovery import standard_error
 from snapimpute.experiments.units import fingerprint
@@ -63,6 +63,9 @@ def binarised(data: Dataset) -> Dataset:
 
 DATA: dict[str, tuple[Callable[[], Dataset], tuple[float, ...]]] = {
     "senate": (lambda: senate_votes(117), (0.05, 0.1, 0.2)),
+    "house-votes": (house_votes_1984, (0.2, 0.5)),
+    "survey": (bfi, (0.5, 0.8)),
+    "genotypes": (hapmap_ceu, (0.1, 0.2, 0.5)),
     "movielens": (movielens_100k, (0.2,)),
     "movielens-signs": (lambda: binarised(movielens_100k()), (0.95,)),
 }
@@ -106,9 +109,14 @@ SYSTEMS: dict[str, System] = {
     "1-bit (Davenport 2014)": _rival(OneBit, intercept=True),
     "multinomial (Lafond 2014)": _rival(MultinomialCompletion, intercept=True),
     OURS_PLAIN: _ours(None),
+    "ours, ridge to the mean": _ours("ridge"),
     "ours, L1": _ours("l1"),
     "ours, fractional L0": _ours("l0-fractional"),
 }
+
+
+QUICK = ("constant mean", "damped biases", OURS_PLAIN, "ours, L1", "ours, fractional L0")
+"""What ``--quick`` runs."""
 
 
 def fits(system: str, alphabet: Alphabet) -> bool:

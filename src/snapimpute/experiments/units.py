@@ -46,18 +46,22 @@ class Job(NamedTuple):
     prints: Mapping[str, str]
 
     def work(self) -> None:
-        """Run the methods and write their scores beside those that are there."""
+        """Run the methods and write the score of each, as soon as it is there, beside those that are."""
         rows = _read(self.file)
         for score in self.run(*self.unit, self.methods):
             rows[score.method] = {"made by": self.prints[score.method], "score": asdict(score)}
-        write_atomically(self.file, json.dumps(rows, indent=1).encode())
+            write_atomically(self.file, json.dumps(rows, indent=1).encode())
+
+    def done(self) -> int:
+        """How many of the methods have their score by now."""
+        rows = _read(self.file)
+        return sum(rows.get(method, {}).get("made by") == self.prints[method] for method in self.methods)
 
 
 def collect(
     run: Run,
     kind: type[S],
-    units: Iterable[Unit],
-    prints: Mapping[str, str],
+    wanted: Mapping[Unit, Mapping[str, str]],
     folder: Path,
     each: Callable[[Sequence[Job]], None],
 ) -> list[S]:
@@ -69,21 +73,20 @@ def collect(
         Gives the scores of some methods of a unit.
     kind : type
         Of the scores.
-    units : list of (data, share, seed)
-    prints : mapping
-        The methods wanted, and the fingerprint of each.
+    wanted : mapping
+        For each unit the methods wanted, and the fingerprint of each.
     folder : Path
     each : callable
         Calls ``work`` of every job that it is given.
     """
     jobs = []
-    for unit in units:
+    for unit, prints in wanted.items():
         file = folder / f"{unit[0]}-{100 * unit[1]:g}-{unit[2]}.json"
         rows = _read(file)
         missing = tuple(m for m, code in prints.items() if rows.get(m, {}).get("made by") != code)
         jobs.append(Job(run, unit, missing, file, dict(prints)))
     each([job for job in jobs if job.methods])
-    found = [(method, _read(job.file)) for job in jobs for method in prints]
+    found = [(method, _read(job.file)) for job in jobs for method in job.prints]
     return [kind(**rows[method]["score"]) for method, rows in found if method in rows]
 
 

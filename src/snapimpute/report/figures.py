@@ -1,4 +1,4 @@
-"""Figures, by matplotlib without a display. Each function writes one PNG file."""
+"""Figures, by matplotlib without a display. Each function writes one figure."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from snapimpute.penalties import CellPenalty
 from snapimpute.types import Array
 
 MISSING = "#e4e4e4"
+FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 MARKERS = "osD^vP*X<>hd"
 PLAIN, AWARE, BASELINE = "#5b7f95", "#c0392b", "#b8b8b8"
 STUDY_COLOURS = ["#e377c2", "#9467bd", "#1f77b4", "#d62728", "#2ca02c", "#ff7f0e"]
@@ -108,15 +109,15 @@ def _arrows(axes: Any, method: str, some: Sequence[paper.Line], found: Mapping[A
         axes.annotate("", (line.share, line.nmse), start, arrowprops=style)
 
 
-def iterations(path: Path, curves: Sequence[paper.Curve], title: str) -> None:
+def iterations(path: Path, scores: Sequence[paper.Score], title: str) -> None:
     """Draw NMSE against iterations: the mean over the seeds, and where each curve has settled."""
     figure = Figure(figsize=(8, 5.5), layout="constrained")
     axes = figure.subplots()
-    for i, method in enumerate(dict.fromkeys(curve.method for curve in curves)):
-        some = [curve for curve in curves if curve.method == method]
-        mean = np.mean([curve.nmse for curve in some], axis=0)
+    for i, method in enumerate(dict.fromkeys(score.method for score in scores)):
+        curves = [score.curve for score in scores if score.method == method and score.curve]
+        mean = np.mean(curves, axis=0)
         colour = mpl.colormaps["tab10"](i % 10)
-        settled = round(float(np.mean([curve.settled for curve in some])))
+        settled = round(float(np.mean([paper.settled(curve) for curve in curves])))
         axes.semilogy(np.arange(1, mean.size + 1), mean, color=colour, label=f"{method} (settled after {settled})")
         axes.plot(settled, mean[settled - 1], "o", color=colour)
     axes.set(xlabel="iteration", ylabel="NMSE of the hidden ratings", title=title)
@@ -217,10 +218,12 @@ def _broken(x: Array, y: Array) -> Array:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, atomically."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    write_atomically(path, buffer.getvalue())
+    """Write a figure, atomically, in the format of its suffix; without one as PNG, SVG and PDF."""
+    for suffix in [path.suffix] if path.suffix in FORMATS else FORMATS:
+        buffer = io.BytesIO()
+        with mpl.rc_context({"svg.hashsalt": "snapimpute"}):  # the same figure, the same file
+            figure.savefig(buffer, format=suffix[1:], dpi=110, metadata=FORMATS[suffix])
+        write_atomically(path if path.suffix in FORMATS else path.with_name(path.name + suffix), buffer.getvalue())
 
 
 def _seriation(filled: Array) -> tuple[Any, Any]:

@@ -1,0 +1,125 @@
+"""What the commands of `snapimpute reproduce` share: processes, progress, and the files they leave."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from snapimpute.datasets import DatasetUnavailable
+from snapimpute.experiments.units import Job, Run, Scored, Unit, collect
+from snapimpute.files import write_atomically
+
+S = TypeVar("S", bound=Scored)
+
+CORES = os.cpu_count() or 1
+POLL = 1.0
+"""Seconds between two looks at what is finished."""
+
+PACKAGES = ("snapimpute", "numpy", "scipy", "numba", "scikit-learn")
+
+
+class Desk:
+    """A folder for results, a console to show them on, and processes to make them in.
+
+    Scores are kept in a folder of their own, one for each study, so that a study
+    that was broken off goes on from there.
+    """
+
+    def __init__(self, out: Path, jobs: int) -> None:
+        self.out, self.jobs, self.console = out, jobs, Console()
+
+    def collect(self, study: str, run: Run, kind: type[S], wanted: Mapping[Unit, Mapping[str, str]]) -> list[S]:
+        """The scores of a study: those that are there already, and the others, which are made."""
+        return collect(run, kind, wanted, self.out / "scores" / study, self._spread)
+
+    def available(self, loaders: Mapping[str, Callable[[], Any]]) -> list[str]:
+        """The data that can be had; of the others say why not."""
+        found = []
+        for name, load in loaders.items():
+            try:
+                load()
+            except DatasetUnavailable as err:
+                self.say(f"{name} is left out: {err}")
+            else:
+                found.append(name)
+        return found
+
+    def _spread(self, rest: Sequence[Job]) -> None:
+        """Run what is left in several processes with one thread each, and show how far they are."""
+        os.environ["SNAPIMPUTE_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        with (
+            Progress(*columns, TimeRemainingColumn(), console=self.console) as bar,
+            ProcessPoolExecutor(self.jobs, mp_context=multiprocessing.get_context("spawn")) as pool,
+        ):
+            task = bar.add_task("scores", total=sum(len(job.methods) for job in rest))
+            waiting = {pool.submit(job.work) for job in rest}
+            try:
+                while waiting:
+                    finished, waiting = wait(waiting, timeout=POLL, return_when=FIRST_EXCEPTION)
+                    for one in finished:
+                        one.result()
+                    bar.update(task, completed=sum(job.done() for job in rest))
+            except BaseException:  # what is finished is kept; what has not begun is dropped
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def write(self, name: str, table: str, rows: Sequence[Any]) -> None:
+        """Write a table for people, and its numbers, tidy, as CSV and Parquet; show the table."""
+        write_atomically(self.out / f"{name}.md", table.encode())
+        self.tidy(name, [asdict(row) for row in rows])
+        self.console.print(table, markup=False, highlight=False, soft_wrap=True)
+        self.say(f"Table and numbers: {self.out / name}.md, .csv, .parquet")
+
+    def tidy(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write numbers, one row for each, as CSV and Parquet."""
+        import polars as pl
+
+        frame = pl.DataFrame(list(rows), infer_schema_length=None)
+        write_atomically(self.out / f"{name}.csv", frame.write_csv().encode())
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        write_atomically(self.out / f"{name}.parquet", buffer.getvalue())
+
+    def picture(self, name: str) -> Path:
+        """Where a figure goes, in all its formats; say so."""
+        self.say(f"Picture: {self.out / name}.png, .svg, .pdf")
+        return self.out / name
+
+    def about(self, **settings: object) -> str:
+        """The command, the versions and the settings that made the results, as Markdown; written, too."""
+        words = " ".join(shlex.quote(word) for word in ["snapimpute", *sys.argv[1:]])
+        versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in PACKAGES)]
+        chosen = ", ".join(f"{name} {value}" for name, value in settings.items())
+        lines = [f"`{words}`", "", f"- {', '.join(versions)}", f"- {chosen}"]
+        lines.append(f"- {platform.system()} {platform.machine()}, {CORES} cores, {self.jobs} processes")
+        text = "\n".join(lines) + "\n"
+        write_atomically(self.out / "about.md", text.encode())
+        return text
+
+    def say(self, text: str) -> None:
+        """Print a line as it is."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def known(asked: list[str] | None, names: Iterable[str], option: str) -> list[str]:
+    """The names asked for, or all; refuse others."""
+    every = list(names)
+    for name in asked or ():
+        if name not in every:
+            raise typer.BadParameter(f"there are {', '.join(every)}, got {name!r}", param_hint=option)
+    return list(dict.fromkeys(asked)) if asked else every
