@@ -45,7 +45,7 @@ from snapimpute.experiments.index_coding import (
 
 GF3 = Field("GF(3)", 3, (0, 1, 2))
 SEARCHED = (GF2, GF3, SIGNS, BITS)
-HEURISTICS = ("alternating projections", "LSP", "LSP, L1 to −1/0/1")
+HEURISTICS = ("alternating projections, reals", "LSP, reals", "LSP and L1 to −1/0/1, reals")
 CYCLE5 = SideInformation.cycle(5)
 
 
@@ -454,7 +454,7 @@ FEW: dict[str, Any] = {"starts": 2, "max_iter": 100, "spectral": index_coding.LS
 
 def test_index_code_is_exact_where_it_can_be(monkeypatch):
     """Over a field with an alphabet what is returned is proved; over the reals only where the bound is met."""
-    monkeypatch.setitem(METHODS, "LSP", lambda side, seed: index_coding.penalised(side, seed, **FEW))
+    monkeypatch.setitem(METHODS, "LSP, reals", lambda side, seed: index_coding.penalised(side, seed, **FEW))
     found = [index_code(CYCLE5, field) for field in (GF2, SIGNS, BITS, REALS)]
     assert [(code.rank, code.proved) for code in found] == [(3, True), (3, True), (3, True), (3, False)]
     assert index_code(SideInformation.cycle(3, directed=True), REALS).rank == 2
@@ -463,7 +463,7 @@ def test_index_code_is_exact_where_it_can_be(monkeypatch):
 def test_index_code_falls_back_on_the_best_of_several(monkeypatch):
     """Too long for a search: over GF(2) a verified code no worse than cliques; other alphabets stay refused."""
     side = INSTANCES["random-16"].side
-    monkeypatch.setitem(METHODS, "LSP", lambda side, seed: index_coding.penalised(side, seed, **FEW))
+    monkeypatch.setitem(METHODS, "LSP, reals", lambda side, seed: index_coding.penalised(side, seed, **FEW))
     found = index_code(side)
     assert lower_bound(side) <= found.rank < clique_cover(side).rank
     assert (found.field, found.proved) == (GF2, False)
@@ -495,22 +495,26 @@ def test_known_answers_of_the_instances_are_those_of_the_search():
 def test_methods_refused_for_an_instance_are_not_wanted():
     """Exact searches drop out where they take too long; prints differ by method and instance, not by call."""
     assert list(prints()) == list(prints("cycle-5")) == list(METHODS)
-    assert set(prints("cycle-5")) - set(prints("random-16")) == {"exact, GF(2)", "exact, −1/0/1", "exact, 0/1"}
+    assert set(prints("cycle-5")) - set(prints("random-16")) == {
+        "exact, GF(2)",
+        "exact, reals −1/0/1",
+        "exact, reals 0/1",
+    }
     assert "exact, GF(2)" in prints("random-10")
     found = prints("cycle-5")
     assert found == prints("cycle-5")
     assert len(set(found.values())) == len(found)
-    assert found["LSP"] != prints("random-8")["LSP"]
+    assert found["LSP, reals"] != prints("random-8")["LSP, reals"]
 
 
 def test_a_unit_scores_what_its_methods_find():
     """In the order asked for, with field, rank, proof, known answer, and the lines of a scheme that was verified."""
-    asked = ("exact, 0/1", "nuclear norm", "clique cover", "local search, GF(2)")
+    asked = ("exact, reals 0/1", "nuclear norm, reals", "clique cover, GF(2)", "local search, GF(2)")
     scores = list(run_unit("directed-3", 1.0, 4, asked))
     assert [(s.method, s.field, s.rank, s.exact, s.known) for s in scores] == [
-        ("exact, 0/1", "reals, 0/1", 3, True, 3),
-        ("nuclear norm", "reals", 3, False, 2),
-        ("clique cover", "GF(2)", 3, False, 2),
+        ("exact, reals 0/1", "reals, 0/1", 3, True, 3),
+        ("nuclear norm, reals", "reals", 3, False, 2),
+        ("clique cover, GF(2)", "GF(2)", 3, False, 2),
         ("local search, GF(2)", "GF(2)", 2, True, 2),
     ]
     for s in scores:
@@ -524,7 +528,7 @@ def test_an_unverified_code_is_marked(monkeypatch):
     """A method that gives a broken scheme has it in its score and in the table."""
     broken = replace(Scheme.of(CYCLE5, REALS, np.eye(5).tolist()), mixes=((Fraction(1),) * 5,) * 5)
     monkeypatch.setitem(METHODS, "broken", lambda side, seed: broken)
-    scores = [*run_unit("cycle-5", 1.0, 0, ("broken", "clique cover"))]
+    scores = [*run_unit("cycle-5", 1.0, 0, ("broken", "clique cover, GF(2)"))]
     assert [s.verified for s in scores] == [False, True]
     assert "| cycle-5 | 2 | 3 | 5! | 3 |" in as_markdown(scores)
 

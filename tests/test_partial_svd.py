@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from snapimpute import LowRank
+from snapimpute import LowRank, operators
 from snapimpute.operators import MatrixOperator, PartialSVD, partial_svd, svd
 from snapimpute.operators.svd import _full_svd, orthonormal, orthonormal_to
 
@@ -135,6 +135,23 @@ def backward_gap(matrix: np.ndarray, found: PartialSVD, above: float) -> float:
 
 
 # ---------------------------------------------------------------- the right triplets
+def test_whole_space_in_single_precision_keeps_small_values(monkeypatch):
+    """One value 3000 times the threshold, as of a table that was not centred: the others stay exact."""
+    monkeypatch.setattr(svd, "WHOLE_SHARE", 0.0)
+    values = np.concatenate([[4500.0], np.linspace(9, 0.5, 69)])
+    matrix = with_values(120, 70, values)
+    calls = []
+    gram = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda a: (calls.append(a.dtype), gram(a))[1])
+    found = partial_svd(operators.Dense(matrix.astype(np.float32)), 5, above=1.55)
+    assert calls == [np.float64]
+    assert found.x.dtype == np.float32
+    assert found.x.rank == int((values > 1.55).sum())
+    assert_allclose(found.x.s, values[: found.x.rank], rtol=3e-5, atol=3e-4)
+    for factor in (found.x.U, found.x.V):
+        assert_allclose(factor.T @ factor, np.eye(found.x.rank), atol=2e-3)
+
+
 @pytest.mark.parametrize("k", [0, 1, 3, 12])
 def test_leading_triplets_are_those_of_the_full_svd(matrix, k, path):
     """The k leading triplets are those of the full SVD, over the whole space and over Krylov spaces."""
