@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from snapimpute import (
     L1,
     MCP,
     SCAD,
+    Alphabet,
     CappedL1,
     ComposedL1,
     FractionalL0,
@@ -33,7 +35,8 @@ from snapimpute import (
     Ridge,
     TruncatedNuclear,
 )
-from snapimpute.datasets import Dataset, DatasetUnavailable, movielens_100k
+from snapimpute.datasets import Dataset, DatasetUnavailable, low_rank_alphabet, movielens_100k, senate_votes
+from snapimpute.experiments import paper
 from snapimpute.penalties import CellPenalty, DiscretePenalty, SpectralPenalty
 
 # Compilation and busy machines make single examples slow; a time limit for each test is in pyproject.toml.
@@ -170,3 +173,26 @@ def movielens() -> Dataset:
             return movielens_100k()
     except DatasetUnavailable as err:
         pytest.skip(f"MovieLens-100k cannot be had here: {err}")
+
+
+@pytest.fixture
+def small_ratings(monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """Ratings of low rank in the place of MovieLens."""
+    votes = senate_votes(117)
+    made = low_rank_alphabet((40, 30), 2, "1:5", observed=0.8, random_state=0).observations
+    data = replace(
+        votes,
+        name="small",
+        rows=made.rows,
+        cols=made.cols,
+        values=made.values,
+        shape=made.shape,
+        alphabet=Alphabet.of("1:5"),
+        row_labels=None,
+        col_labels=None,
+        splits={},
+    )
+    monkeypatch.setattr(paper, "movielens_100k", lambda: data)
+    monkeypatch.setattr(paper, "THETAS", (5.0, 20.0))
+    monkeypatch.setattr(paper, "ITERATIONS", 12)
+    return data

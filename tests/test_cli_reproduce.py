@@ -300,7 +300,9 @@ def spread(jobs: int) -> Any:
 def test_units_are_spread_over_processes(trivial, tmp_path):
     """Two processes with one thread each work off all units, none of them in this one."""
     units = [("good", 0.5, seed) for seed in range(4)]
-    marks = collect(trivial.study, trivial.Mark, dict.fromkeys(units, {"only": "x"}), tmp_path / "scores", spread(2))
+    marks = collect(
+        trivial.study, trivial.Mark, {unit: {"only": "x"} for unit in units}, tmp_path / "scores", spread(2)
+    )
     assert [(mark.name, mark.seed) for mark in marks] == [(name, seed) for name, _, seed in units]
     assert {mark.threads for mark in marks} == {"11"}
     assert os.getpid() not in {mark.process for mark in marks}
@@ -311,7 +313,7 @@ def test_a_unit_that_fails_ends_the_study_and_keeps_the_rest(trivial, tmp_path):
     """The exception of a unit comes out; what was finished is kept, what had not begun is dropped."""
     units = [("good", 0.5, 0), ("bad", 0.5, 0), *(("late", 0.5, seed) for seed in range(8))]
     with pytest.raises(ZeroDivisionError, match="this unit is broken"):
-        collect(trivial.study, trivial.Mark, dict.fromkeys(units, {"only": "x"}), tmp_path / "scores", spread(1))
+        collect(trivial.study, trivial.Mark, {unit: {"only": "x"} for unit in units}, tmp_path / "scores", spread(1))
     kept = {path.name for path in (tmp_path / "scores").iterdir()}
     assert "good-50-0.json" in kept
     assert not kept & {"bad-50-0.json", "late-50-7.json"}

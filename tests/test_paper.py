@@ -12,38 +12,15 @@ from snapimpute.datasets import Dataset
 from snapimpute.experiments import paper
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Dataset:
-    """Ratings of low rank in the place of MovieLens."""
-    votes = si.datasets.senate_votes(117)
-    made = si.datasets.low_rank_alphabet((40, 30), 2, "1:5", observed=0.8, random_state=0).observations
-    data = replace(
-        votes,
-        name="small",
-        rows=made.rows,
-        cols=made.cols,
-        values=made.values,
-        shape=made.shape,
-        alphabet=si.Alphabet.of("1:5"),
-        row_labels=None,
-        col_labels=None,
-        splits={},
-    )
-    monkeypatch.setattr(paper, "movielens_100k", lambda: data)
-    monkeypatch.setattr(paper, "THETAS", (5.0, 20.0))
-    monkeypatch.setattr(paper, "ITERATIONS", 12)
-    return data
-
-
 @pytest.mark.parametrize("label", paper.METHODS)
-def test_every_method_runs_both_ways(small, label):
+def test_every_method_runs_both_ways(small_ratings, label):
     """Scores belong to the estimate; what is tuned on test says so."""
     names = list(paper.prints(0.6, [label]))
     assert names == [label, label + paper.ON_TEST]
     scores = list(paper.run_unit("small", 0.6, 0, names))
     for score in scores:
         assert 0 < score.nmse < 0.3
-        assert score.rmse == pytest.approx(np.sqrt(score.nmse * np.mean(_hidden(small).values ** 2)))
+        assert score.rmse == pytest.approx(np.sqrt(score.nmse * np.mean(_hidden(small_ratings).values ** 2)))
         assert (score.theta is not None) == (paper.METHODS[label].spectral == "lsp")
         assert score.rank > 0
 
@@ -52,9 +29,9 @@ def _hidden(data: Dataset) -> si.Observations:
     return data.observations.split(0.4, random_state=0)[1]
 
 
-def test_honest_tuning_never_sees_the_hidden_ratings(small):
+def test_honest_tuning_never_sees_the_hidden_ratings(small_ratings):
     """The entries it is scored on are known ones; other hidden values lead to the same strengths and estimates."""
-    known, hidden = small.observations.split(0.4, random_state=0)
+    known, hidden = small_ratings.observations.split(0.4, random_state=0)
     others = si.Observations.from_coo(hidden.rows, hidden.cols, 6 - hidden.values, hidden.shape)
     for label in ("discrete-aware nuclear", "niAPG, LSP"):
         first, second = (paper.Split(known, one, 0).trial(label) for one in (hidden, others))
@@ -67,9 +44,9 @@ def test_honest_tuning_never_sees_the_hidden_ratings(small):
 
 
 @pytest.mark.parametrize("label", ["AIS-Impute", "discrete-aware nuclear, composed", "discrete-aware LSP", "L0"])
-def test_best_on_test_is_never_worse(small, label):
+def test_best_on_test_is_never_worse(small_ratings, label):
     """It looks at the honest fit too, and says which strengths it has."""
-    trial = paper.Split(*small.observations.split(0.4, random_state=1), 1).trial(label)
+    trial = paper.Split(*small_ratings.observations.split(0.4, random_state=1), 1).trial(label)
     truth = trial.hidden.values
     honest, best = trial.honest(), trial.best_on_test()
     assert si.metrics.nmse(truth, best[0]) <= si.metrics.nmse(truth, honest[0])
@@ -78,9 +55,9 @@ def test_best_on_test_is_never_worse(small, label):
     assert best[1]["xi"] in surface.xis
 
 
-def test_plain_fits_are_shared(small):
+def test_plain_fits_are_shared(small_ratings):
     """Methods with the same low-rank term and centre fit ξ = 0 once."""
-    split = paper.Split(*small.observations.split(0.4, random_state=0), 0)
+    split = paper.Split(*small_ratings.observations.split(0.4, random_state=0), 0)
     plain = split.trial("AIS-Impute").chosen[1]
     aware = split.trial("discrete-aware nuclear")
     assert aware.tuning[0].best_plain() is plain
@@ -88,7 +65,7 @@ def test_plain_fits_are_shared(small):
     assert centred.tuning[0].best_plain() is not plain
 
 
-def test_curves_have_every_iteration(small, monkeypatch):
+def test_curves_have_every_iteration(small_ratings, monkeypatch):
     """At the few observed, of the paper's methods tuned honestly: NMSE after each iteration."""
     monkeypatch.setattr(paper, "FEW", 0.6)
     names = ["discrete-aware nuclear", "discrete-aware nuclear (best on test)", "L0"]
