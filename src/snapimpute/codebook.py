@@ -132,7 +132,7 @@ class Codebook:
             raise ValueError("no column is discrete, and columns that are not were to be left alone: nothing to do")
         return cls(tuple(different), np.array(which, dtype=np.intp))
 
-    @property
+    @cached_property
     def one(self) -> Alphabet | None:
         """The alphabet, if all columns have the same; else None."""
         return self.kinds[0] if len(self.kinds) == 1 and (self.which == 0).all() else None
@@ -173,6 +173,10 @@ class Codebook:
     def groups(self) -> list[Group]:
         """The columns of each kind."""
         return [Group(kind, np.flatnonzero(self.which == i)) for i, kind in enumerate(self.kinds)]
+
+    def inside(self, kind: int, cols: NDArray[Any]) -> slice | NDArray[np.intp]:
+        """Which of some cells, given by their columns, are in columns of a kind."""
+        return slice(None) if self.one is not None else np.flatnonzero(self.which[cols] == kind)
 
     def scale(self, cols: NDArray[Any], values: Array) -> Array:
         """What one unit of each column is worth, such that all columns count alike; 1 where they have one alphabet.

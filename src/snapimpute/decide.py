@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,13 +100,13 @@ def counted(
     """How often each row, or column, has each symbol, for each group; entries of ``held`` do not count."""
     lanes = observations.shape[0] if by_row else observations.shape[1]
     out: list[Array] = []
-    for alphabet, cols in book.groups:
+    for group, alphabet in enumerate(book.kinds):
         size = 0 if alphabet is None else len(alphabet)
         total = np.zeros((lanes if lanes * size <= MOST_NUMBERS else 0, size))
         for sign, entries in ((1, observations), *((-1, some) for some in held)):
             if alphabet is None or not total.size:
                 continue
-            inside = np.ones(len(entries), dtype=bool) if book.one is not None else np.isin(entries.cols, cols)
+            inside = book.inside(group, entries.cols)
             which = (entries.rows if by_row else entries.cols)[inside].astype(np.int64)
             codes = which * size + alphabet.indices(entries.values[inside])
             total += sign * np.bincount(codes, minlength=total.size).reshape(total.shape)
@@ -249,18 +249,14 @@ class Decider:
         min_confidence: float = 0.0,
     ) -> Decider:
         """Calibrate on held-out entries, given with their estimates, each set as it was left out of a fit."""
-        usual = tuple(_usual(alphabet, observations, some, book) for alphabet, some in book.groups)
-        features = [_features(observations, book, held, usual) for held, _ in held_out]
-        calibrations: list[Calibration | None] = []
-        for g, (alphabet, some) in enumerate(book.groups):
-            if alphabet is None or decide == "nearest":
-                calibrations.append(None)
-                continue
-            parts = [
-                _of_group(g, some, book, held, x, habits)
-                for (held, x), habits in zip(held_out, features, strict=True)
-            ]
-            calibrations.append(Calibration.fit(alphabet, *_joined(parts, usual[g])))
+        usual = tuple(_usual(group, book, observations) for group in range(len(book.kinds)))
+        calibrations: list[Calibration | None] = [None] * len(book.kinds)
+        if decide != "nearest":
+            left_out = [(held, x, _features(observations, book, held, usual)) for held, x in held_out]
+            for g, alphabet in enumerate(book.kinds):
+                if alphabet is not None:
+                    found = _joined([_of_group(g, book, *one) for one in left_out])
+                    calibrations[g] = Calibration.fit(alphabet, *found[:2], usual[g], *found[2:])
         cols = Habits.of(counted(observations, book, by_row=False), usual)
         return cls(book, decide, tuple(calibrations), usual, cols, min_confidence)
 
@@ -284,10 +280,10 @@ class Decider:
     def symbols(self, rows: Index, cols: Index, estimate: Array, habits: Habits) -> Array:
         """The decided symbols at cells; NaN where none is sure enough; the estimate in columns of any numbers."""
         out = np.array(estimate, dtype=np.float64)
-        for group, (alphabet, some) in enumerate(self.book.groups):
+        for group, alphabet in enumerate(self.book.kinds):
             if alphabet is None:
                 continue
-            inside = slice(None) if self.book.one is not None else np.flatnonzero(np.isin(cols, some))
+            inside = self.book.inside(group, cols)
             if self.calibrations[group] is None:
                 out[inside] = alphabet.snap(estimate[inside])
                 continue
@@ -300,19 +296,20 @@ class Decider:
         return out
 
 
-def _usual(alphabet: Alphabet | None, observations: Observations, cols: Index, book: Codebook) -> Array:
+def _usual(group: int, book: Codebook, observations: Observations) -> Array:
     """Frequencies of the symbols in a group of columns, each imagined once in addition, so that none is 0."""
+    alphabet = book.kinds[group]
     if alphabet is None:
         return np.ones(0)
-    inside = slice(None) if book.one is not None else np.isin(observations.cols, cols)
-    codes = alphabet.indices(observations.values[inside])
+    codes = alphabet.indices(observations.values[book.inside(group, observations.cols)])
     counts = np.bincount(codes, minlength=len(alphabet)) + 1.0
     usual: Array = counts / counts.sum()
     return usual
 
 
-@dataclass(frozen=True)
-class _Entries:
+class _Entries(NamedTuple):
+    """Held-out entries of a group, their estimates, and the habits of their rows and columns, where there are any."""
+
     truth: Array
     estimate: Array
     rows: Array | None = None
@@ -323,14 +320,14 @@ def _features(
     observations: Observations, book: Codebook, held: Observations, usual: Sequence[Array]
 ) -> tuple[Habits, Habits]:
     """Habits of rows and columns, without the held-out entries themselves."""
-    both = [counted(observations, book, by_row=by_row, held=[held]) for by_row in (True, False)]
-    return Habits.of(both[0], usual), Habits.of(both[1], usual)
+    rows, cols = (counted(observations, book, by_row=by_row, held=[held]) for by_row in (True, False))
+    return Habits.of(rows, usual), Habits.of(cols, usual)
 
 
 def _of_group(
-    group: int, cols: Index, book: Codebook, held: Observations, estimate: Array, habits: tuple[Habits, Habits]
+    group: int, book: Codebook, held: Observations, estimate: Array, habits: tuple[Habits, Habits]
 ) -> _Entries:
-    inside = np.flatnonzero(np.ones(len(held), dtype=bool) if book.one is not None else np.isin(held.cols, cols))
+    inside = np.arange(len(held))[book.inside(group, held.cols)]
     inside = inside[:: max(-(-inside.size // MOST_ENTRIES), 1)]
     row, col = (one.tables[group] for one in habits)
     return _Entries(
@@ -341,17 +338,8 @@ def _of_group(
     )
 
 
-def _joined(parts: Sequence[_Entries], usual: Array) -> tuple[Array, Array, Array, Array | None, Array | None]:
-    def all_of(name: str) -> Any:
-        some = [getattr(part, name) for part in parts]
-        return None if not some or some[0] is None else np.concatenate(some)
-
-    truth, estimate = all_of("truth"), all_of("estimate")
-    none = np.zeros(0)
-    return (
-        none if truth is None else truth,
-        none if estimate is None else estimate,
-        usual,
-        all_of("rows"),
-        all_of("cols"),
-    )
+def _joined(parts: Sequence[_Entries]) -> _Entries:
+    if not parts:
+        return _Entries(np.zeros(0), np.zeros(0))
+    joined: list[Any] = [None if one[0] is None else np.concatenate(one) for one in zip(*parts, strict=True)]
+    return _Entries(*joined)

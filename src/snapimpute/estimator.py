@@ -424,8 +424,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if all(kind is None or kind.labels is None for kind in book.kinds):
             return symbols.reshape(shape)
         out = symbols.astype(object)
-        for alphabet, some in book.groups:
-            inside = np.isin(c, some)
+        for kind, alphabet in enumerate(book.kinds):
+            inside = book.inside(kind, c)
             out[inside] = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
         return out.reshape(shape)
 
@@ -563,12 +563,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not new and (alone := np.flatnonzero(book.which[c] < 0)).size:
             raise ValueError(f"column {c[alone[0]]} was left alone by the fit, so it takes no values")
         numbers = np.full(given.shape, np.nan)
-        for alphabet, some in book.groups:
-            inside = np.ones(c.size, dtype=bool) if book.one is not None else np.isin(c, some)
-            if inside.any():
-                numbers[inside] = coded(given[inside], alphabet)
-                if alphabet is not None:
-                    numbers[inside] = on_symbols(alphabet, r[inside], c[inside], numbers[inside])
+        for kind, alphabet in enumerate(book.kinds):
+            inside = book.inside(kind, c)
+            numbers[inside] = coded(given[inside], alphabet)
+            if alphabet is not None:
+                numbers[inside] = on_symbols(alphabet, r[inside], c[inside], numbers[inside])
         return Observations.from_coo(r, c, numbers)
 
     # ---------------------------------------------------------------- files

@@ -197,11 +197,11 @@ class Recipe:
             return self._of_alphabet(self.alphabet, observations.values, math.prod(observations.shape), xi)
         which = np.where(self.alphabet.which < 0, len(self.alphabet.kinds), self.alphabet.which)
         penalties: list[DiscretePenalty | None] = []
-        for alphabet, cols in self.alphabet.groups:
+        for kind, (alphabet, cols) in enumerate(self.alphabet.groups):
             if alphabet is None or xi == 0:
                 penalties.append(None)
                 continue
-            seen = observations.values[np.isin(observations.cols, cols)]
+            seen = observations.values[self.alphabet.inside(kind, observations.cols)]
             cells = observations.shape[0] * cols.size
             penalties.append(self._of_alphabet(alphabet, seen, cells, xi * self._unit(alphabet)))
         if not any(penalty is not None for penalty in penalties):

@@ -166,10 +166,10 @@ class Table(ABC):
         """Refuse values that are not in the alphabet of their column, naming the first cell and the count."""
         bad: dict[Alphabet, tuple[int, str]] = {}
         for rows, cols, values in self.pieces():
-            for alphabet, some in self.codebook.groups:
-                inside = np.isin(cols, some) if len(self.codebook.groups) > 1 else np.ones(cols.size, dtype=bool)
-                wrong = ~np.isfinite(values) if alphabet is None else ~alphabet.contains(values)
-                found = np.flatnonzero(wrong & inside)
+            for kind, alphabet in enumerate(self.codebook.kinds):
+                inside = np.arange(cols.size)[self.codebook.inside(kind, cols)]
+                seen = values[inside]
+                found = inside[~np.isfinite(seen) if alphabet is None else ~alphabet.contains(seen)]
                 if found.size and alphabet is None:
                     raise ValueError(f"{self.place(int(rows[found[0]]), int(cols[found[0]]))} is not finite")
                 if found.size and alphabet is not None:
@@ -187,9 +187,9 @@ class Table(ABC):
         """All observed cells that are not left alone, with values exactly on the symbols."""
         self.check_symbols()
         rows, cols, values = self.cells()
-        for alphabet, some in self.codebook.groups:
+        for kind, alphabet in enumerate(self.codebook.kinds):
             if alphabet is not None:
-                inside = np.isin(cols, some) if len(self.codebook.groups) > 1 else slice(None)
+                inside = self.codebook.inside(kind, cols)
                 values[inside] = alphabet.snap(values[inside])
         return Observations.from_coo(rows, cols, values, self.shape)
 
@@ -297,10 +297,8 @@ class ArrayTable(Table):
 
     def _decoded(self, symbols: Array, cols: Index) -> NDArray[Any]:
         out = np.empty(symbols.size, dtype=object)
-        for alphabet, some in self.codebook.groups:
-            inside = np.isin(cols, some)
-            if not inside.any():
-                continue
+        for kind, alphabet in enumerate(self.codebook.kinds):
+            inside = self.codebook.inside(kind, cols)
             decoded = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
             out[inside] = python_numbers(decoded, alphabet)
         return out

@@ -385,9 +385,9 @@ def losses(metric: Metric, held: Observations, estimate: Array, book: Codebook) 
     out: Array = (estimate - truth) ** 2
     if metric == "rmse":
         return out
-    for alphabet, cols in book.groups:
+    for kind, alphabet in enumerate(book.kinds):
         if alphabet is not None:
-            inside = slice(None) if book.one is not None else np.isin(held.cols, cols)
+            inside = book.inside(kind, held.cols)
             off = np.abs(alphabet.snap(estimate[inside]) - alphabet.snap(truth[inside]))
             out[inside] = off if metric == "mae" else off > 0
     return out
