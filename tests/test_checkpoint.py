@@ -557,7 +557,7 @@ def test_unknown_classes_are_never_called(name, tmp_path):
         document["tree"] = json.loads(text.replace("snapimpute.penalties.spectral.Nuclear", name))
 
     rewritten(keeper.path, change)
-    refused(keeper, f"the class {name} is not one that checkpoints hold")
+    refused(keeper, f"the class {name} is not one that such files hold")
 
 
 @pytest.mark.parametrize(

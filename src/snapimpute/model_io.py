@@ -54,7 +54,7 @@ def write_model(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     TypeError
         For something that no file can hold, such as a function.
     """
-    encoder = Encoder(_known(), {})
+    encoder = Encoder(_known(), {}, "model")
     tree = json.dumps(encoder.node(content), allow_nan=False)
     head = {"format": FORMAT, "version": str(VERSION), "tree": tree, "sha256": checksum(tree, encoder.tensors)}
     write_atomically(Path(path), save_tensors(encoder.tensors, head))

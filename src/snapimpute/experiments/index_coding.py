@@ -365,8 +365,8 @@ def as_markdown(scores: Sequence[Score]) -> str:
     """Tables of ranks and seconds, instances by methods, and the best schemes of the 5-cycle and a random graph."""
     ranks = _table(scores, _ranks, {"at least": _bound, "known": _known})
     seconds = _table(scores, lambda rows: f"{np.mean([s.seconds for s in rows]):.2f}", {})
-    star = "* proved least over the field, ≈ a code to rounding, ! not verified. Over several seeds: least to most."
-    out = ["### Broadcasts\n", star, "", *ranks, "", "### Seconds\n", *seconds, ""]
+    marks = "\\* proved least over the field, ≈ a code to rounding, ! not verified; over several seeds from – to."
+    out = ["### Broadcasts\n", marks, "", *ranks, "", "### Seconds\n", *seconds, ""]
     for data in dict.fromkeys(s.data for s in scores):
         verified = [s for s in scores if s.data == data and s.verified]
         if verified and data in SHOWN:

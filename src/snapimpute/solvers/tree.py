@@ -119,7 +119,7 @@ def _plain(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
     """A type that is plain bytes; others are refused."""
     text = dtype if isinstance(dtype, str) else dtype.str
     if not _PLAIN.fullmatch(text):
-        raise TypeError(f"a checkpoint holds arrays of numbers and text, not of dtype {dtype}")
+        raise TypeError(f"only arrays of numbers and text can be written, not of dtype {dtype}")
     return np.dtype(text)
 
 
@@ -136,8 +136,9 @@ class Encoder:
     completed; one that is met again is a reference to its number.
     """
 
-    def __init__(self, known: Known, given: Mapping[str, Any]) -> None:
+    def __init__(self, known: Known, given: Mapping[str, Any], what: str = "checkpoint") -> None:
         self.tensors: Tensors = {}
+        self._what = what
         self._names = {kind: name for name, kind in known.items()}
         self._given = {id(value): name for name, value in given.items() if value is not None}
         self._numbers: dict[int, int] = {}
@@ -158,7 +159,7 @@ class Encoder:
         if key in self._numbers:
             return ["again", self._numbers[key]]
         if key in self._open:
-            raise ValueError(f"a checkpoint cannot hold a {type(value).__name__} that contains itself")
+            raise ValueError(f"a {self._what} cannot hold a {type(value).__name__} that contains itself")
         self._open.add(key)
         out = self._composite(value)
         self._open.discard(key)
@@ -172,23 +173,24 @@ class Encoder:
             return [kind.__name__, [self.node(item) for item in value]]
         if kind is dict:
             if not all(type(name) is str for name in value):
-                raise TypeError(f"the keys of a dict in a checkpoint must be text, got {list(value)}")
+                raise TypeError(f"the keys of a dict in a {self._what} must be text, got {list(value)}")
             return ["dict", {name: self.node(item) for name, item in value.items()}]
         if kind in (np.ndarray, np.memmap):
             return self._array(value)
         if kind in self._names:
             return ["object", self._names[kind], [self.node(part) for part in self._contents(value)]]
-        takes = "numbers, text, arrays, LowRank, containers of these, and the state that `init` of the solver names"
-        raise TypeError(f"a checkpoint cannot hold a {name_of(kind)}: it takes {takes}")
+        takes = "numbers, text, arrays, LowRank, containers of these"
+        if self._given:
+            takes += ", and the state that `init` of the solver names"
+        raise TypeError(f"a {self._what} cannot hold a {name_of(kind)}: it takes {takes}")
 
-    @staticmethod
-    def _contents(value: Any) -> list[Any]:
+    def _contents(self, value: Any) -> list[Any]:
         """What to call the constructor with."""
         whole = {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else None
         names, parts = _arguments(type(value)), whole or _parts(value)
         if set(parts) != set(names):
             found = f"it consists of {', '.join(parts)}, and is built from {', '.join(names)}"
-            raise TypeError(f"a checkpoint cannot hold a {name_of(type(value))}: {found}")
+            raise TypeError(f"a {self._what} cannot hold a {name_of(type(value))}: {found}")
         return [parts[name] for name in names]
 
     def _array(self, value: NDArray[Any]) -> list[Any]:
@@ -233,7 +235,7 @@ class Decoder:
             return self._array(content, *rest)
         if kind == "object":
             if content not in self._known:
-                raise ValueError(f"the class {content} is not one that checkpoints hold")
+                raise ValueError(f"the class {content} is not one that such files hold")
             names, parts = _arguments(self._known[content]), [self.value(part) for part in rest[0]]
             if len(parts) > len(names):
                 raise ValueError(f"a {content} is built from {len(names)} parts, not from {len(parts)}")
