@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test lint types bench reproduce clean
 
 demo: $(STAMP)
 	$(BIN)/snapimpute demo --out demo-output
@@ -23,6 +23,10 @@ types: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 
+# The paper's evaluation, in full: some hours. `make reproduce QUICK=--quick` takes minutes.
+reproduce: $(STAMP)
+	$(BIN)/snapimpute reproduce all $(QUICK) --out reproduce-output
+
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -30,4 +34,4 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo-output dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-output reproduce-output dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

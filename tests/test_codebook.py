@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapimpute import Alphabet
+from snapimpute import Alphabet, SnapImputer
 from snapimpute.codebook import MOST_LEVELS, SPREADS, Codebook, Levels
 from snapimpute.tables import read_table
 
@@ -379,3 +379,11 @@ def test_a_column_named_twice_is_refused():
     """By its name and by its position."""
     with pytest.raises(ValueError, match=r"names one column twice, as 'a' and as 0"):
         Codebook.of({"a": "1:5", 0: "0,1"}, 2, ["a", "b"], default="0,1")
+
+
+def test_a_fit_says_which_alphabets_it_took(caplog):
+    """With "infer" above all: at the level INFO, one line."""
+    X = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [1.0, np.nan]])
+    with caplog.at_level("INFO", logger="snapimpute"):
+        SnapImputer({0: "1:3", 1: "infer"}, lam=0.1, xi=0.0).fit(X)
+    assert "alphabet: 1 column: Alphabet([1, 2, 3]); 1 column: Alphabet([0, 1])" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ from snapimpute.tables import Table, read_table
 from snapimpute.tuning import Metric, choose
 from snapimpute.types import Array
 from snapimpute.update import grown, merged
+
+logger = logging.getLogger("snapimpute")
 
 _SHOWN_VALUES = 20
 SHARE = 0.2
@@ -254,7 +257,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f'missing must be a list of values such as [-99, "?"], got {self.missing!r}')
         if self.alphabet is None:
             raise ValueError(_no_alphabet(read_table(X, "infer", missing=self.missing)))
-        return read_table(X, self.alphabet, missing=self.missing, leave=self.continuous == "passthrough")
+        table = read_table(X, self.alphabet, missing=self.missing, leave=self.continuous == "passthrough")
+        logger.info("alphabet: %s", table.codebook.describe())
+        return table
 
     def _fit(self, X: Any, table: Table) -> None:
         decide, sure = check_decide(self.decide), _check_confidence(self.min_confidence)

@@ -24,11 +24,14 @@ ABOVE = 1
 MAX_ITER, TOL = 40, 1e-4
 """Of every fit on the way."""
 
-BETTER = 1e-3
+BETTER = 2e-3
 """A step counts as an improvement from this share of the error on: paths have long flat ends, at high ranks."""
 
-HIGH_RANK = 0.16
+HIGH_RANK = 0.12
 """A path ends at a rank of this share of the smaller side."""
+
+WALK = ABOVE, MAX_ITER, TOL, BETTER, HIGH_RANK
+"""All that a walk is made by, for fingerprints."""
 
 
 @dataclass(frozen=True, eq=False)
