@@ -351,6 +351,21 @@ def test_an_environment_that_cannot_be_made_is_a_note(fake, requirements, monkey
     assert only("other").note == scores[0].note
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a script stands for the interpreter")
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [("ERROR: first\nERROR: last\nhint: see above", "ERROR: last"), ("odd\n\n", "odd"), ("", "pip failed")],
+)
+def test_the_reason_of_a_failed_installation_is_the_last_error_of_pip(tmp_path, printed, reason):
+    """Not the hints after it; the last line, if there is no error among them."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ncat >&2 <<'end'\n{printed}\nend\nexit 1\n", encoding="utf-8")
+    python.chmod(0o755)
+    with pytest.raises(peers.PeerError) as caught:
+        peers._install(python, tmp_path / "other.txt")
+    assert str(caught.value) == reason
+
+
 def test_an_environment_is_made_once(requirements, built):
     """It is found again by other programs, and made anew when its requirements change or it is damaged."""
     wanted = (requirements / "other.txt").read_text(encoding="utf-8")

@@ -15,8 +15,6 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from snapimpute.cells import coded
-from snapimpute.checks import as_index, on_symbols
 from snapimpute.decide import Decide, Decider, check_decide
 from snapimpute.model import Estimates, Model, in_units
 from snapimpute.model_io import read_model, write_model
@@ -28,7 +26,7 @@ from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver
 from snapimpute.tables import Table, read_table
 from snapimpute.tuning import Metric, choose
 from snapimpute.types import Array
-from snapimpute.update import grown, merged
+from snapimpute.update import grown, merged, new_cells
 
 logger = logging.getLogger("snapimpute")
 
@@ -539,7 +537,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         elif not np.size(rows) and not np.size(cols) and not np.size(values):  # type: ignore[arg-type]
             return self
         else:
-            new = self._new_cells(rows, np.asarray(cols), values)
+            named = hasattr(self, "feature_names_in_")
+            new = new_cells(self._model.codebook, rows, np.asarray(cols), values, may_grow=not named)
         model, plan = self._model, self._plan
         observed = merged(self._observed, new)
         more = observed.shape[1] - model.shape[1]
@@ -553,28 +552,6 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
         return self
 
-    def _new_cells(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> Observations:
-        """Cells as numbers, each checked against the alphabet of its column."""
-        book, given = self._model.codebook, np.atleast_1d(np.asarray(values))
-        r, c = (as_index(np.atleast_1d(one), name) for one, name in ((rows, "rows"), (cols, "cols")))
-        if not r.shape == c.shape == given.shape:
-            raise ValueError(f"rows, cols and values must be of one length, got {r.size}, {c.size} and {given.size}")
-        new = int(c.max()) >= self.n_features_in_
-        if new and (book.one is None or hasattr(self, "feature_names_in_")):
-            raise ValueError(
-                f"column {int(c.max())} is new, which takes a table whose columns have no names and one alphabet: "
-                f"fit again"
-            )
-        if not new and (alone := np.flatnonzero(book.which[c] < 0)).size:
-            raise ValueError(f"column {c[alone[0]]} was left alone by the fit, so it takes no values")
-        numbers = np.full(given.shape, np.nan)
-        for kind, alphabet in enumerate(book.kinds):
-            inside = book.inside(kind, c)
-            numbers[inside] = coded(given[inside], alphabet)
-            if alphabet is not None:
-                numbers[inside] = on_symbols(alphabet, r[inside], c[inside], numbers[inside])
-        return Observations.from_coo(r, c, numbers)
-
     # ---------------------------------------------------------------- files
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file: numbers and text, no code; `load` reads it.
@@ -587,13 +564,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "left_")
         if self.callback is not None:
             raise ValueError("a callback is code, which no model file holds: set_params(callback=None) before save")
-        state, lists, pairs = dict(vars(self)), {}, {}
-        for name, value in vars(self).items():
-            if name == "feature_names_in_":  # an array of objects
-                lists[name] = list(state.pop(name))
-            elif isinstance(value, dict) and not all(isinstance(key, str) for key in value):
-                pairs[name] = [list(value), list(state.pop(name).values())]
-        write_model(path, {"state": state, "lists": lists, "pairs": pairs})
+        write_model(path, vars(self))
 
     # ---------------------------------------------------------------- for scikit-learn
     def __sklearn_tags__(self) -> Any:
@@ -613,16 +584,9 @@ def load(path: str | os.PathLike[str]) -> SnapImputer:
     ValueError
         If the file is no model, is damaged, or was written by a newer version.
     """
-    content = read_model(path)
-    if content.keys() != {"state", "lists", "pairs"}:
-        raise ValueError(f"{os.fspath(path)} is damaged: it holds no model")
     out = SnapImputer()
-    for name, value in content["state"].items():
+    for name, value in read_model(path).items():
         setattr(out, name, value)
-    for name, values in content["lists"].items():
-        setattr(out, name, np.array(values, dtype=object))
-    for name, (keys, values) in content["pairs"].items():
-        setattr(out, name, dict(zip(keys, values, strict=True)))
     return out
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
@@ -46,16 +48,24 @@ def _known() -> dict[str, type]:
     return {name_of(kind): kind for kind in kinds}
 
 
-def write_model(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write a dict of numbers, text, arrays and known objects, atomically.
+def write_model(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write a mapping of names to numbers, text, arrays and known objects, atomically.
+
+    Arrays of objects and dicts whose keys are no text, which a tree cannot hold, are kept beside the others as lists.
 
     Raises
     ------
     TypeError
         For something that no file can hold, such as a function.
     """
+    rest, lists, pairs = dict(state), {}, {}
+    for name, value in state.items():
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            lists[name] = list(rest.pop(name))
+        elif isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+            pairs[name] = [list(value), list(rest.pop(name).values())]
     encoder = Encoder(_known(), {}, "model")
-    tree = json.dumps(encoder.node(content), allow_nan=False)
+    tree = json.dumps(encoder.node({"state": rest, "lists": lists, "pairs": pairs}), allow_nan=False)
     head = {"format": FORMAT, "version": str(VERSION), "tree": tree, "sha256": checksum(tree, encoder.tensors)}
     write_atomically(Path(path), save_tensors(encoder.tensors, head))
 
@@ -92,6 +102,14 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = Decoder(_known(), {}, tensors).value(json.loads(tree))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, struct.error) as err:
         raise ValueError(f"{where} is damaged: {err}") from None
+    return _state(where, content)
+
+
+def _state(where: Path, content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{where} is damaged: it holds a {type(content).__name__}")
-    return content
+    if content.keys() != {"state", "lists", "pairs"}:
+        raise ValueError(f"{where} is damaged: it holds no model")
+    out = dict(content["state"])
+    out |= {name: np.array(values, dtype=object) for name, values in content["lists"].items()}
+    return out | {name: dict(zip(*both, strict=True)) for name, both in content["pairs"].items()}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.cells import coded
+from snapimpute.checks import as_index, on_symbols
+from snapimpute.codebook import Codebook
 from snapimpute.foldin import fold_in
 from snapimpute.model import Model
 from snapimpute.observations import Observations
@@ -13,6 +16,29 @@ from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
 from snapimpute.recipe import Recipe, offsets
 from snapimpute.types import Array
+
+
+def new_cells(book: Codebook, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, *, may_grow: bool) -> Observations:
+    """Cells as numbers, checked against the alphabet of their columns, which may be new if the table ``may_grow``."""
+    given = np.atleast_1d(np.asarray(values))
+    r, c = (as_index(np.atleast_1d(one), name) for one, name in ((rows, "rows"), (cols, "cols")))
+    if not r.shape == c.shape == given.shape:
+        raise ValueError(f"rows, cols and values must be of one length, got {r.size}, {c.size} and {given.size}")
+    new = int(c.max()) >= book.which.size
+    if new and (book.one is None or not may_grow):
+        raise ValueError(
+            f"column {int(c.max())} is new, which takes a table whose columns have no names and one alphabet: "
+            f"fit again"
+        )
+    if not new and (alone := np.flatnonzero(book.which[c] < 0)).size:
+        raise ValueError(f"column {c[alone[0]]} was left alone by the fit, so it takes no values")
+    numbers = np.full(given.shape, np.nan)
+    for kind, alphabet in enumerate(book.kinds):
+        inside = book.inside(kind, c)
+        numbers[inside] = coded(given[inside], alphabet)
+        if alphabet is not None:
+            numbers[inside] = on_symbols(alphabet, r[inside], c[inside], numbers[inside])
+    return Observations.from_coo(r, c, numbers)
 
 
 def merged(old: Observations, new: Observations) -> Observations:
