@@ -537,9 +537,3 @@ def test_the_table_says_how_each_method_was_run():
     assert last[1].startswith("- KNNImputer (scikit-learn ")
     assert "cornac" not in text
     assert "- KNNImputer: why\n" in text  # one seed: no counts
-
-
-def test_scores_survive_the_file_they_are_kept_in():
-    """Every field is plain JSON."""
-    for score in (_score("KNNImputer", 0, 0.5), _score("KNNImputer", 0, None, "why")):
-        assert Score(**json.loads(json.dumps(score.__dict__))) == score

@@ -99,15 +99,15 @@ def settle(
     centers: tuple[Center, ...] = (flat, "biases") if center == "auto" else (center,)
     recipes = [Recipe(alphabet, spectral, discrete, one, weights) for one in centers]
     few = len(observations) < MIN_OBSERVED or min(observations.shape) == 1
-    if not few:
-        seed = limits.get("random_state", 0)
-        dampings = [best_damping(observations, one, random_state=seed) for one in centers]
-        recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
     _check_folds(cv)
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)
     _refuse_early(observations, recipes[0], solver, xi)
+    if not few:
+        seed = limits.get("random_state", 0)
+        dampings = [best_damping(observations, one, random_state=seed) for one in centers]
+        recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
     if len(recipes) == 1 and lam != "auto" and xi != "auto":
         return Plan(recipes[0], lam, xi)
     if few:

@@ -230,14 +230,8 @@ class Search:
         _check_metric(metric)
         self.metric, self.early, self.progress, self.recipe = metric, early, progress, recipe
         limits = limits or {}
-        seed = limits.get("random_state", 0)
         if folds is None:
-            split = cv is None
-            folds = (
-                [observations.split(share, random_state=seed)]
-                if split
-                else list(observations.kfold(cv or 0, random_state=seed))
-            )
+            folds = _folds(observations, share, cv, limits.get("random_state", 0))
         self.fits = [Fit(kept, recipe, solver, **limits) for kept, _ in folds]
         self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
@@ -265,13 +259,11 @@ class Search:
 
     def others(self) -> Search:
         """Walk the paths of the other ξ, from the smallest to the largest."""
-        lowest, since = min(c.score for c in self.tried), 0
+        since = 0
         for xi in self.xis[1:]:
-            lams = self.lams[self.begin :]
+            lams, before = self.lams[self.begin :], self.lowest
             self._path(lams, xi, self.starts.get(lams[0]) if self.late else None)
-            score = min(c.score for c in self.tried if c.xi == xi)
-            since = 0 if score < lowest else since + 1
-            lowest = min(lowest, score)
+            since = 0 if self.lowest < before else since + 1
             if self.late and since >= PATIENCE:
                 break
         return self
@@ -341,6 +333,15 @@ class Search:
         gains = np.concatenate([old.loss - new.loss for old, new in zip(before, after, strict=True)])
         error = float(gains.std()) / math.sqrt(gains.size)
         return Verdict(plain, aware, float(gains.mean()), error, gains.size, self.metric)
+
+
+def _folds(
+    observations: Observations, share: float, cv: int | None, seed: int
+) -> list[tuple[Observations, Observations]]:
+    """Pairs of kept and held-out entries: one split, or ``cv`` of them."""
+    if cv is None:
+        return [observations.split(share, random_state=seed)]
+    return list(observations.kfold(cv, random_state=seed))
 
 
 @dataclass(frozen=True)
