@@ -335,9 +335,11 @@ def test_degrees_by_brute_force(kind, part):
 
 
 def test_a_node_of_which_nothing_is_known_gets_no_link():
-    """Degrees of nodes without known cells are 0."""
+    """Degrees of nodes without known cells are 0; a single known cell that is a link is a share of 1."""
     pairs = Pairs(4, False, np.array([0, 0]), np.array([1, 2]), np.array([1.0, 0.0]))
-    assert everywhere(links.degree(pairs), 4)[3].tolist() == [0, 0, 0, 0]
+    found = everywhere(links.degree(pairs), 4)
+    assert found[3].tolist() == [0, 0, 0, 0]
+    assert found[0].tolist() == [0.5, 1, 0, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -427,6 +429,22 @@ def unit(kind: str, turned: Callable[[Any], Any] = lambda values: values) -> Uni
 @pytest.fixture(scope="module")
 def done() -> dict[str, Unit]:
     return {kind: unit(kind) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_thresholds_of_baselines_are_chosen_on_pairs_they_have_not_seen(done, kind):
+    """A baseline is fitted to the kept pairs, its threshold is the best on those held out, and then it sees all."""
+    known, hidden, _, answers = done[kind]
+    baselines = {
+        "degrees": links.degree,
+        "common neighbours": links.common_neighbours,
+        "Adamic–Adar": partial(links.common_neighbours, rare=True),
+        "damped biases": links.biases,
+    }
+    for name, baseline in baselines.items():
+        wanted = best_threshold(known.held.values, known.held.at(baseline(known.kept)))
+        assert answers[name].threshold == wanted, name
+        assert np.array_equal(hidden.at(answers[name].estimate), hidden.at(baseline(known.pairs))), name
 
 
 @pytest.mark.parametrize("kind", KINDS)
