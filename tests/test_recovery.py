@@ -479,12 +479,12 @@ def work_off(jobs: Sequence[units.Job]) -> None:
 def test_only_missing_units_are_run(tmp_path):
     """What has a file is not run again; the scores of all units come back exactly, in the order of the units."""
     folder, study, both = tmp_path / "new" / "scores", Watched(), tuple(PRINTS)
-    assert units.collect(study, Mark, UNITS[1:2], PRINTS, folder, work_off) == EXPECTED[2:4]
+    assert units.collect(study, Mark, dict.fromkeys(UNITS[1:2], PRINTS), folder, work_off) == EXPECTED[2:4]
     assert study.ran == [(*UNITS[1], both)]
-    assert units.collect(study, Mark, UNITS, PRINTS, folder, work_off) == EXPECTED
+    assert units.collect(study, Mark, dict.fromkeys(UNITS, PRINTS), folder, work_off) == EXPECTED
     assert study.ran == [(*unit, both) for unit in (UNITS[1], UNITS[0], *UNITS[2:])]
     handed: list[Any] = []
-    assert units.collect(study, Mark, UNITS, PRINTS, folder, handed.extend) == EXPECTED
+    assert units.collect(study, Mark, dict.fromkeys(UNITS, PRINTS), folder, handed.extend) == EXPECTED
     assert handed == []
     assert len(list(folder.iterdir())) == len(UNITS)
 
@@ -492,52 +492,59 @@ def test_only_missing_units_are_run(tmp_path):
 def test_only_methods_made_otherwise_are_run_again(tmp_path):
     """A method that is new or has another fingerprint is run in every unit, the others stay as they are."""
     study = Watched()
-    units.collect(study, Mark, UNITS, PRINTS, tmp_path, work_off)
+    units.collect(study, Mark, dict.fromkeys(UNITS, PRINTS), tmp_path, work_off)
     study.ran.clear()
     changed = {"one": "x", "three": "z", "two": "other"}
-    found = units.collect(study, Mark, UNITS, changed, tmp_path, work_off)
+    found = units.collect(study, Mark, dict.fromkeys(UNITS, changed), tmp_path, work_off)
     assert study.ran == [(*unit, ("three", "two")) for unit in UNITS]
     assert found == [mark for unit in UNITS for mark in marks(*unit, tuple(changed))]
-    assert units.collect(study, Mark, UNITS, {"two": "other"}, tmp_path, work_off) == [
+    assert units.collect(study, Mark, {unit: {"two": "other"} for unit in UNITS}, tmp_path, work_off) == [
         mark for mark in found if mark.method == "two"
     ]
     assert len(study.ran) == len(UNITS)
 
 
 def test_a_study_broken_off_goes_on(tmp_path):
-    """A unit that raises in the middle leaves no file, those before it are kept, and the next run does the rest."""
+    """A unit that raises in the middle keeps the scores it has; the next run does the rest."""
     study = Watched()
     study.breaks = UNITS[2]
     with pytest.raises(KeyboardInterrupt):
-        units.collect(study, Mark, UNITS, PRINTS, tmp_path, work_off)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a-2-0.json", "a-2-1.json"]
+        units.collect(study, Mark, dict.fromkeys(UNITS, PRINTS), tmp_path, work_off)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a-2-0.json", "a-2-1.json", "a-20-0.json"]
     study.ran, study.breaks = [], None
-    assert units.collect(study, Mark, UNITS, PRINTS, tmp_path, work_off) == EXPECTED
-    assert study.ran == [(*unit, tuple(PRINTS)) for unit in UNITS[2:]]
+    jobs: list[units.Job] = []
+    units.collect(study, Mark, dict.fromkeys(UNITS, PRINTS), tmp_path, jobs.extend)
+    assert [(len(job.methods), job.done()) for job in jobs] == [(1, 0), *[(2, 0)] * len(UNITS[3:])]
+    assert units.collect(study, Mark, dict.fromkeys(UNITS, PRINTS), tmp_path, work_off) == EXPECTED
+    first, *others = tuple(PRINTS)
+    assert study.ran == [(*UNITS[2], tuple(others)), *((*unit, tuple(PRINTS)) for unit in UNITS[3:])]
+    assert [job.done() for job in jobs] == [len(job.methods) for job in jobs]
+    assert first not in study.ran[0][3]
 
 
 def test_files_appear_whole(tmp_path, monkeypatch):
-    """A file gets its name when all of it is written; if that fails, nothing is left."""
+    """After each score a whole file takes the place of the one before; if that fails, the one before stays."""
     original, moved = Path.replace, []
 
     def watched(self: Path, target: Path) -> Path:
-        assert not target.exists()
         moved.append(target.name)
-        assert len(json.loads(self.read_text(encoding="utf-8"))) == 2
+        written = json.loads(self.read_text(encoding="utf-8"))
+        assert list(written) == list(PRINTS)[: moved.count(target.name)]
         if len(moved) == 4:
             raise OSError("no space left")
         return original(self, target)
 
     monkeypatch.setattr(Path, "replace", watched)
     with pytest.raises(OSError, match="no space"):
-        units.collect(marks, Mark, UNITS, PRINTS, tmp_path, work_off)
-    assert moved == ["a-2-0.json", "a-2-1.json", "a-20-0.json", "b-20-0.json"]
-    assert sorted(p.name for p in tmp_path.iterdir()) == moved[:3]
+        units.collect(marks, Mark, dict.fromkeys(UNITS, PRINTS), tmp_path, work_off)
+    assert moved == ["a-2-0.json", "a-2-0.json", "a-2-1.json", "a-2-1.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a-2-0.json", "a-2-1.json"]
+    assert list(json.loads((tmp_path / "a-2-1.json").read_text(encoding="utf-8"))) == list(PRINTS)[:1]
 
 
 def test_scores_of_the_study_survive_their_file(tmp_path, unit):
     """The scores of a unit read back from their file are equal to those that were written."""
     scores, _ = unit
     given = dict.fromkeys(FEW, "x")
-    read = units.collect(lambda *_: scores, Score, [("tiny", SHARE, SEED)], given, tmp_path, work_off)
+    read = units.collect(lambda *_: scores, Score, {("tiny", SHARE, SEED): given}, tmp_path, work_off)
     assert read == scores

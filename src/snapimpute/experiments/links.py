@@ -65,9 +65,9 @@ strength matters little."""
 LIMITS: dict[str, Any] = {"max_rank": 50, "dtype": "float32"}
 PATH = {"max_iter": 15, "tol": 1e-3}
 LAST = {"max_iter": 40, "tol": 3e-4, "evaluate_every": 40}
-"""Of all fits, of those along a path, and of the last one; they are there for the sake of time. The rank often reaches
-its bound: with one of 120 the average precision of Soft-Impute was higher by 0.003 (facebook) and 0.005 (polblogs, 80 %
-known; seed 0)."""
+"""Of all fits, of those along a path, and of the last one; they are there for the sake of time. The rank often
+reaches its bound: with one of 120 the average precision of Soft-Impute was higher by 0.003 (facebook) and 0.005
+(polblogs, 80 % known; seed 0)."""
 
 VERSION = 1
 """To be raised when something is run otherwise: scores are then made anew."""

@@ -87,7 +87,7 @@ GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
 
 MYFM = {"n_iter": 512, "n_kept_samples": 256}
 MAX_RANK = 50
-"""Of fancyimpute, which then takes its randomised SVD; the full one takes ten times as long."""
+"""Of fancyimpute, which then takes its randomised SVD; the full one takes several times as long."""
 
 
 def tuned(fit: Fit, grid: Sequence[Mapping[str, Any]]) -> Run:
@@ -220,7 +220,7 @@ def knn() -> Run:
 
 
 def iterative() -> Run:
-    """scikit-learn's round of regressions, on 10 features each: on all it would take hours. Not tuned."""
+    """scikit-learn's round of regressions, on 10 features each, as all of them take too long. Not tuned."""
     import_module("sklearn.experimental.enable_iterative_imputer")
     from sklearn.impute import IterativeImputer
 
