@@ -219,7 +219,7 @@ def diagonal(lam: float = 0.25, xi: float = 0.1) -> Problem:
 def minimisers(problem: Problem) -> list[LowRank]:
     """Where the solver ends from three starts on `diagonal`."""
     starts = [None, *(LowRank.from_dense(np.array([[1.0, b], [b, 1.0]])) for b in (0.9, -0.9))]
-    return [solve(problem, "apg", x0=start, max_iter=2000, tol=1e-12).x for start in starts]
+    return [solve(problem, "apg", x0=start, max_iter=200, tol=1e-10).x for start in starts]
 
 
 def uniqueness() -> Claim:
