@@ -1,8 +1,8 @@
 """The estimator with its defaults: exact match, calibration, new rows, on MovieLens-100k and the Senate votes.
 
-MovieLens-100k, 80/20 random, three seeds, nothing tuned on the hidden fifth; others
-were measured on one such split: myFM's ordered probit .451, its regression rounded
-.435, Surprise SVD .415. The votes with half of them hidden. New rows: a fifth of
+MovieLens-100k, 80/20 random, three seeds, nothing tuned on the hidden fifth; on the
+first split myFM's ordered probit has .458, its regression rounded .437, Surprise SVD
+.419 (`snapimpute reproduce peers`). The votes with half of them hidden. New rows: a fifth of
 the users is left out of the fit, four fifths of the ratings of each are then folded
 in, against a fit to everything that is known.
 """
@@ -20,7 +20,8 @@ from common import RESULTS, compile_everything, save, show
 from snapimpute.report import figures
 
 SEEDS = (0, 1, 2)
-EXACT, PROBIT, ECE, WORSE = 0.435, 0.451, 0.03, 0.03
+EXACT, PROBIT, ECE, WORSE = 0.435, 0.4581, 0.03, 0.03
+"""Wanted; myFM's ordered probit on the first split; allowed."""
 
 
 def scored(name: str, known: si.Observations, hidden: si.Observations, alphabet: str) -> tuple[dict[str, Any], Any]:
@@ -98,7 +99,8 @@ def main() -> None:
     figures.reliability(RESULTS / "decisions.png", curves)
     exact = float(np.mean([row["exact"] for row in rows[: len(SEEDS)]]))
     print(
-        f"\nexact match on MovieLens-100k {exact:.4f}, {EXACT} wanted; {exact - PROBIT:+.4f} to myFM's ordered probit"
+        f"\nexact match on MovieLens-100k {exact:.4f}, {EXACT} wanted; on the first split "
+        f"{rows[0]['exact'] - PROBIT:+.4f} to myFM's ordered probit"
     )
     ece, worse = max(row["ECE"] for row in rows), max(row["worse by"] for row in new)
     print(f"ECE at most {ece:.4f}, {ECE} allowed; folding in costs at most {worse:.2%}, {WORSE:.0%} allowed")

@@ -35,7 +35,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 import warnings
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,7 @@ from common import save, show
 from memory import compile_everything, peak_mib
 from snapimpute.baselines import DampedBiases
 from snapimpute.datasets import DatasetUnavailable
+from snapimpute.experiments import peers
 
 WANTED_RATIO = 20.0
 SHARES, LAM, THREADS = (0.2, 0.8), 10.0, 2
@@ -57,7 +57,6 @@ PATIENCE = 150.0
 """Seconds after which a run of ours towards an objective is given up."""
 
 HERE = Path(__file__).parent
-REQUIREMENTS = HERE / "requirements-fancyimpute.txt"
 IMPUTERS = (
     *("DampedBiases", "KNNImputer", "IterativeImputer, 5 nearest features", "IterativeImputer, default"),
     *("SnapImputer, strengths given", "SnapImputer, default"),
@@ -80,18 +79,12 @@ def write_data(folder: Path, share: float) -> Path:
 
 
 def fancyimpute_python() -> Path:
-    """The interpreter of fancyimpute's environment, which is made if it is not there with these very versions."""
-    folder = si.datasets.cache_dir() / "benchmark-fancyimpute"
-    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp, wanted = folder / "installed.txt", REQUIREMENTS.read_text()
-    if stamp.exists() and stamp.read_text() == wanted and python.exists():
-        return python
-    print(f"making an environment for fancyimpute in {folder}", flush=True)
-    venv.create(folder, clear=True, with_pip=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True, stderr=subprocess.DEVNULL)
-    stamp.write_text(wanted)
-    return python
+    """The interpreter of fancyimpute's environment, which is made if it is not there."""
+    print("looking for the environment of fancyimpute, or making it", flush=True)
+    made = peers.environment("fancyimpute")
+    if made.reason:
+        raise SystemExit(made.reason)
+    return Path(made.command[0])
 
 
 def run(command: list[str], limit: float | None = None) -> Row:

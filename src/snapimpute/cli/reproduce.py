@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from snapimpute.cli.studies import CORES, Desk, known
+from snapimpute.cli.studies import CORES, Desk, known, units
 from snapimpute.datasets import movielens_100k
 from snapimpute.experiments import claims as claiming
 from snapimpute.experiments import gallery, index_coding, paper, peers
@@ -44,7 +43,7 @@ def fig1(
     asked = known(method, paper.QUICK if quick else [*paper.BASELINES, *paper.METHODS], "--method")
     scores = _paper_scores(desk, seeds, asked, quick)
     lines = paper.summarise(scores)
-    desk.write("fig1", paper.as_markdown(lines), [replace(score, curve=None) for score in scores])
+    desk.write("fig1", paper.as_markdown(lines), scores, without="curve")
     from snapimpute.report import figures
 
     for on_test, name in ((False, "held-out"), (True, "best-on-test")):
@@ -110,12 +109,7 @@ def links(
     desk = Desk(out, jobs)
     asked = known(data, ["karate"] if quick else linking.DATA, "--data")
     chosen = desk.available({name: linking.DATA[name][0] for name in asked})
-    wanted = {
-        (name, share, seed): linking.prints(name)
-        for name in chosen
-        for share in linking.DATA[name][1]
-        for seed in range(1 if quick else seeds)
-    }
+    wanted = {unit: linking.prints(unit[0]) for unit in units(linking.DATA, chosen, 1 if quick else seeds)}
     scores = desk.collect("links", linking.run_unit, linking.Score, wanted)
     if scores:
         desk.write("links", linking.as_markdown(scores), scores)
@@ -128,8 +122,7 @@ def index(out: Out = OUT, quick: Quick = False, jobs: Jobs = CORES) -> None:
     names = list(index_coding.INSTANCES)
     wanted = {(name, 1.0, 0): index_coding.prints(name) for name in (names[:4] if quick else names)}
     scores = desk.collect("index", index_coding.run_unit, index_coding.Score, wanted)
-    rows = [replace(score, broadcasts="; ".join(score.broadcasts)) for score in scores]  # type: ignore[arg-type]
-    desk.write("index", index_coding.as_markdown(scores), rows)
+    desk.write("index", index_coding.as_markdown(scores), scores, without="broadcasts")
 
 
 @reproduce.command()
@@ -146,11 +139,9 @@ def systems(
     asked = known(system, comparing.QUICK if quick else comparing.SYSTEMS, "--system")
     named = known(data, ["senate"] if quick else comparing.DATA, "--data")
     chosen = desk.available({name: comparing.DATA[name][0] for name in named})
+    named_units = units(comparing.DATA, chosen, 1 if quick else seeds, most=1 if quick else None)
     wanted = {
-        (name, share, seed): {one: code for one, code in comparing.prints(name).items() if one in asked}
-        for name in chosen
-        for share in comparing.DATA[name][1][: 1 if quick else None]
-        for seed in range(1 if quick else seeds)
+        unit: {one: code for one, code in comparing.prints(unit[0]).items() if one in asked} for unit in named_units
     }
     scores = desk.collect("systems", comparing.run_unit, comparing.Score, wanted)
     if scores:
@@ -183,8 +174,8 @@ def recovery(
     desk = Desk(out, jobs)
     sources = known(source, recovering.SOURCES, "--source")
     shares = recovering.SHARES[1:3] if quick else recovering.SHARES
-    units = [(name, share, seed) for name in sources for share in shares for seed in range(2 if quick else seeds)]
-    wanted = dict.fromkeys(units, recovering.prints())
+    table = dict.fromkeys(sources, (None, shares))
+    wanted = dict.fromkeys(units(table, sources, 2 if quick else seeds), recovering.prints())
     scores = desk.collect("recovery", recovering.run_unit, recovering.Score, wanted)
     lines = recovering.summarise(scores)
     desk.write("recovery", recovering.as_markdown(lines), lines)

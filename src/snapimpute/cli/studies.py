@@ -78,10 +78,10 @@ class Desk:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def write(self, name: str, table: str, rows: Sequence[Any]) -> None:
-        """Write a table for people, and its numbers, tidy, as CSV and Parquet; show the table."""
+    def write(self, name: str, table: str, rows: Sequence[Any], without: str = "") -> None:
+        """Write a table for people, and its numbers, but for one field, as CSV and Parquet; show the table."""
         write_atomically(self.out / f"{name}.md", table.encode())
-        self.tidy(name, [asdict(row) for row in rows])
+        self.tidy(name, [{of: value for of, value in asdict(row).items() if of != without} for row in rows])
         self.console.print(table, markup=False, highlight=False, soft_wrap=True)
         self.say(f"Table and numbers: {self.out / name}.md, .csv, .parquet")
 
@@ -114,6 +114,13 @@ class Desk:
     def say(self, text: str) -> None:
         """Print a line as it is."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def units(
+    data: Mapping[str, tuple[Any, Sequence[float]]], names: Iterable[str], seeds: int, most: int | None = None
+) -> list[Unit]:
+    """Every seed at the shares, or the first ``most`` of them, of some data."""
+    return [(name, share, seed) for name in names for share in data[name][1][:most] for seed in range(seeds)]
 
 
 def known(asked: list[str] | None, names: Iterable[str], option: str) -> list[str]:

@@ -148,16 +148,8 @@ def karate(path: str | os.PathLike[str] | None = None) -> Graph:
 
     Parameters
     ----------
-    path : str or path-like, optional
-        The file karate.gml, packed with gzip or not, or the folder that holds
-        it; else the folder that the environment variable ``SNAPIMPUTE_DATA`` names.
-
-    Raises
-    ------
-    DatasetUnavailable
-        If there is no such file; the message says where to get it.
-    ValueError
-        If it is not in GML.
+    path : path, optional
+        The file karate.gml, or its folder, as in `given_file`; ValueError if it is not in GML.
 
     Examples
     --------
@@ -182,16 +174,8 @@ def polblogs(path: str | os.PathLike[str] | None = None) -> Graph:
 
     Parameters
     ----------
-    path : str or path-like, optional
-        The file polblogs.gml, packed with gzip or not, or the folder that holds
-        it; else the folder that the environment variable ``SNAPIMPUTE_DATA`` names.
-
-    Raises
-    ------
-    DatasetUnavailable
-        If there is no such file; the message says where to get it.
-    ValueError
-        If it is not in GML.
+    path : path, optional
+        The file polblogs.gml, or its folder, as in `given_file`; ValueError if it is not in GML.
 
     Examples
     --------
@@ -216,17 +200,9 @@ def facebook(path: str | os.PathLike[str] | None = None) -> Graph:
 
     Parameters
     ----------
-    path : str or path-like, optional
-        The file facebook_edges.txt or facebook_combined.txt, packed with gzip
-        or not, or the folder that holds it; else the folder that the
-        environment variable ``SNAPIMPUTE_DATA`` names.
-
-    Raises
-    ------
-    DatasetUnavailable
-        If there is no such file; the message says where to get it.
-    ValueError
-        If it is not a list of pairs of numbers.
+    path : path, optional
+        The file facebook_edges.txt or facebook_combined.txt, or its folder, as in `given_file`; ValueError if it is
+        not a list of pairs of numbers.
 
     Examples
     --------

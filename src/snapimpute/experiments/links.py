@@ -33,7 +33,7 @@ from sklearn.metrics import (
 from snapimpute import tuning
 from snapimpute.baselines import ConstantMean
 from snapimpute.datasets.graphs import ALPHABET, Graph, Index, facebook, karate, polblogs
-from snapimpute.experiments.recovery import standard_error
+from snapimpute.experiments.summary import mean_in_words
 from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
 from snapimpute.operators import Sparse, partial_svd
@@ -410,7 +410,11 @@ def as_markdown(scores: Sequence[Score]) -> str:
         out.append("|---" * (len(heads) + 1) + "|")
         for method in dict.fromkeys(s.method for s in mine):
             rows = {share: [s for s in mine if (s.method, s.share) == (method, share)] for share in shares}
-            cells = [_cell([getattr(s, of) for s in rows[share]]) for share in shares for of in SHOWN.values()]
+            cells = [
+                mean_in_words([getattr(s, of) for s in rows[share]], 3) if rows[share] else ""
+                for share in shares
+                for of in SHOWN.values()
+            ]
             out.append(f"| {method}{_plain([s for s in mine if s.method == method])} | " + " | ".join(cells) + " |")
         out.append("")
     return "\n".join(out)
@@ -420,10 +424,3 @@ def _plain(rows: Sequence[Score]) -> str:
     """Where a method was the plain one after all."""
     chosen = [s.xi for s in rows if s.xi is not None]
     return f" (ξ = 0 chosen in {chosen.count(0.0)} of {len(chosen)})" if 0.0 in chosen else ""
-
-
-def _cell(values: Sequence[float]) -> str:
-    if not values:
-        return ""
-    spread = f" ± {standard_error(np.array(values)):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{spread}"

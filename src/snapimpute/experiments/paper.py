@@ -20,7 +20,7 @@ import numpy as np
 from snapimpute import metrics, tuning
 from snapimpute.baselines import ConstantMean, DampedBiases
 from snapimpute.datasets import movielens_100k
-from snapimpute.experiments.recovery import standard_error
+from snapimpute.experiments.summary import in_words, standard_error
 from snapimpute.experiments.surface import WALK, Point, Points, Surface
 from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
@@ -180,19 +180,10 @@ def run_unit(data: str, share: float, seed: int, methods: Sequence[str]) -> Iter
             estimate, more = trial.honest() if name == label else trial.best_on_test()
             if share == FEW and name == label and METHODS[label].kind == "paper":
                 more["curve"] = trial.curve()
-        symbols = source.alphabet.snap(estimate)
-        yield Score(
-            data,
-            share,
-            seed,
-            name,
-            nmse=metrics.nmse(truth, estimate),
-            rmse=metrics.rmse(truth, estimate),
-            mae=metrics.mae(truth, estimate),
-            exact=metrics.exact_match(truth, symbols),
-            nmse_rounded=metrics.nmse(truth, symbols),
-            **more,
-        )
+        found = metrics.scores(truth, estimate, source.alphabet)
+        more |= {of: found[of] for of in ("nmse", "rmse", "mae", "exact")}
+        more["nmse_rounded"] = metrics.nmse(truth, source.alphabet.snap(estimate))
+        yield Score(data, share, seed, name, **more)
 
 
 class Split:
@@ -255,11 +246,12 @@ class Trial:
         iterations, as both are part of what was chosen. Soft-Impute comes down a
         path because that is its way.
         """
-        problem, (at, point), x0 = self._problem(), self.chosen, None
-        if not problem.convex or self.method.solver == "soft-impute":
-            x0 = self.testing[at].down_to(point.lam, point.xi)
+        problem, (at, point) = self._problem(), self.chosen
+        surface = self.testing[at]
+        by_path = not problem.convex or self.method.solver == "soft-impute"
+        x0 = surface.down_to(point.lam, point.xi) if by_path else None
         if not problem.convex:
-            return self.testing[at].at(point.lam, point.xi).result
+            return surface.at(point.lam, point.xi).result
         options: dict[str, Any] = {"max_iter": MAX_ITER, "tol": TOL, "evaluate_every": MAX_ITER, "dtype": "float32"}
         return solve(problem, self.method.solver, x0=x0, random_state=self.seed, **options)
 
@@ -318,10 +310,6 @@ class Line:
     nmse: float
     error: float
     seeds: int
-    exact: float
-    nmse_rounded: float
-    seconds: float
-    iterations: float
 
 
 def summarise(scores: Sequence[Score]) -> list[Line]:
@@ -340,11 +328,8 @@ def summarise(scores: Sequence[Score]) -> list[Line]:
 
 
 def _line(some: Sequence[Score], label: str, kind: Kind, nmse: Sequence[float]) -> Line:
-    error = float(standard_error(np.array(nmse))) if len(nmse) > 1 else float("nan")
-    averaged = ("exact", "nmse_rounded", "seconds", "iterations")
-    means = {of: float(np.mean([getattr(s, of) or 0 for s in some])) for of in averaged}
     on_test = some[0].method.endswith(ON_TEST)
-    return Line(some[0].share, label, kind, on_test, float(np.mean(nmse)), error, seeds=len(some), **means)
+    return Line(some[0].share, label, kind, on_test, float(np.mean(nmse)), standard_error(nmse), len(some))
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
@@ -366,6 +351,4 @@ def as_markdown(lines: Sequence[Line]) -> str:
 
 
 def _cell(line: Line | None) -> str:
-    if line is None:
-        return ""
-    return f"{line.nmse:.4f}" + (f" ± {line.error:.4f}" if np.isfinite(line.error) else "")
+    return "" if line is None else in_words(line.nmse, line.error, 4)

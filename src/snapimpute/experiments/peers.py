@@ -31,7 +31,7 @@ from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
 from snapimpute.datasets import Dataset, cache_dir, movielens_100k
 from snapimpute.experiments import peer_run
-from snapimpute.experiments.recovery import standard_error
+from snapimpute.experiments.summary import mean_in_words
 from snapimpute.experiments.units import fingerprint
 from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
@@ -352,8 +352,7 @@ def _cell(values: Sequence[float | None], digits: int, *, spread: bool = True) -
     found = np.array([value for value in values if value is not None])
     if not found.size:
         return "–"
-    error = f" ± {standard_error(found):.{digits}f}" if spread and found.size > 1 else ""
-    return f"{found.mean():.{digits}f}{error}"
+    return mean_in_words(found, digits) if spread else f"{found.mean():.{digits}f}"
 
 
 def _note(rows: Sequence[Score]) -> str:

@@ -21,12 +21,12 @@ from snapimpute.codebook import Codebook
 from snapimpute.datasets import low_rank_alphabet, senate_votes
 from snapimpute.datasets.synthetic import Kind
 from snapimpute.experiments.comparison import Method
+from snapimpute.experiments.summary import standard_error
 from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
 from snapimpute.recipe import Recipe
 from snapimpute.solvers import APG, Result
 from snapimpute.tuning import Fit, largest_lam
-from snapimpute.types import Array
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
 XI_STEPS = (0.001, 0.003, 0.01)
@@ -256,11 +256,6 @@ def _line(rows: Sequence[Score], scores: Sequence[Score]) -> Line:
         square_ratio_se=standard_error(ratio),
         exact=float(np.mean([s.exact for s in rows])),
     )
-
-
-def standard_error(values: Array) -> float:
-    """Of the mean; NaN for a single value."""
-    return float(values.std(ddof=1) / math.sqrt(values.size)) if values.size > 1 else math.nan
 
 
 def as_markdown(lines: Sequence[Line]) -> str:

@@ -14,7 +14,7 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases, Mode
 from snapimpute.datasets import Dataset, bfi, hapmap_ceu, house_votes_1984, movielens_100k, senate_votes
 from snapimpute.experiments.published import ONE_BIT_ACCURACY
-from snapimpute.experiments.recovery import standard_error
+from snapimpute.experiments.summary import mean_in_words
 from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
 from snapimpute.plan import settle
@@ -176,9 +176,8 @@ def as_markdown(scores: Sequence[Score]) -> str:
 
 def _cells(rows: Sequence[Score]) -> str:
     errors = 100 * np.array([s.error for s in rows])
-    spread = f" ± {standard_error(errors):.2f}" if errors.size > 1 else ""
     known = [s.nmse for s in rows if s.nmse is not None]
     nmse = f"{np.mean(known):.4f}" if known else "–"
     plain = sum(s.xi == 0 for s in rows)
-    spread += f" (ξ = 0 chosen in {plain} of {len(rows)})" if plain and rows[0].method != OURS_PLAIN else ""
-    return f"{errors.mean():.2f}{spread} | {nmse} | {np.mean([s.seconds for s in rows]):.1f}"
+    chosen = f" (ξ = 0 chosen in {plain} of {len(rows)})" if plain and rows[0].method != OURS_PLAIN else ""
+    return f"{mean_in_words(errors, 2)}{chosen} | {nmse} | {np.mean([s.seconds for s in rows]):.1f}"

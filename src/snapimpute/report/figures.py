@@ -80,7 +80,7 @@ def shares(path: Path, lines: Sequence[paper.Line], title: str) -> None:
             some = [line for line in chosen if line.method == method]
             aware = method in paper.METHODS and paper.METHODS[method].discrete not in (None, "ridge")
             axes.errorbar(
-                [line.share for line in some],
+                [100 * line.share for line in some],
                 [line.nmse for line in some],
                 [0.0 if np.isnan(line.error) else line.error for line in some],
                 label=method,
@@ -91,7 +91,7 @@ def shares(path: Path, lines: Sequence[paper.Line], title: str) -> None:
                 capsize=2,
             )
             _arrows(axes, method, some, found)
-        axes.set_xlabel("share of the ratings that is observed")
+        axes.set_xlabel("per cent of the ratings observed")
         axes.legend(fontsize=8)
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("NMSE of the hidden ratings")
@@ -104,9 +104,9 @@ def _arrows(axes: Any, method: str, some: Sequence[paper.Line], found: Mapping[A
     for line in (some[0], some[-1]):
         if plain is None or (plain, line.share) not in found or line.kind != "paper":
             continue
-        start = line.share, found[plain, line.share].nmse
+        place = 100 * line.share
         style = {"arrowstyle": "->", "color": "#777777", "lw": 0.8}
-        axes.annotate("", (line.share, line.nmse), start, arrowprops=style)
+        axes.annotate("", (place, line.nmse), (place, found[plain, line.share].nmse), arrowprops=style)
 
 
 def iterations(path: Path, scores: Sequence[paper.Score], title: str) -> None:
