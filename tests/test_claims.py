@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,6 +83,18 @@ def test_iterations_are_compared_with_what_is_said(found, monkeypatch):
     assert claims.sooner(found).holds == "yes"
     turned = [*scores("AIS-Impute", flat(0.1), FAST), *scores("discrete-aware nuclear", flat(0.1), SLOW)]
     assert claims.sooner(turned).holds == "no"
+    half = claims.sooner([score for score in found if "LSP" not in score.method])
+    assert (half.holds, half.measured.endswith("discrete-aware LSP not measured")) == ("in part", True)
+
+
+def test_a_gain_within_two_standard_errors_is_none():
+    """One seed up, one seed down: lower on average, but not surely."""
+    pair = [*scores("AIS-Impute", {0.2: 0.1}), *scores("discrete-aware nuclear", {0.2: 0.099})]
+    assert claims.gains(pair).holds == "yes"
+    noisy = [replace(one, nmse=0.05 if one.seed else one.nmse) if "aware" in one.method else one for one in pair]
+    noisy = [replace(one, nmse=one.nmse + 0.04) if "aware" in one.method and not one.seed else one for one in noisy]
+    assert claims.gain(noisy, "discrete-aware nuclear", "AIS-Impute")[0.2].mean > 0
+    assert claims.gains(noisy).holds == "no"
 
 
 def test_complexity_is_the_slope():
