@@ -5,6 +5,7 @@ How a missing cell is coded depends on the kind alone, never on the value 0:
 ====================  ===============================================================
 numpy array, list     NaN, None, pandas' NA, a masked cell
 scipy sparse          not stored; a stored zero is an observation
+Observations          not listed
 pandas, polars, …     null (NA, None, NaT) or NaN
 ====================  ===============================================================
 
@@ -55,21 +56,28 @@ SymbolsAt = Callable[[Index, Index], Array]
 BLOCK_CELLS = 1 << 17
 """Cells read or filled at once: a block and its indices take a few megabytes."""
 
+NAMED_CELLS = 3
+"""Cells that an error about symbols names, at most."""
+
 MAX_FILLED_CELLS = 100_000_000
 """A sparse table with more cells than this is not filled: the result would be dense."""
 
 
-def read_table(X: Any, alphabet: Any, *, missing: Sequence[Any] = (), leave: bool = False) -> Table:
+def read_table(
+    X: Any, alphabet: Any, *, missing: Sequence[Any] = (), leave: bool = False, row_labels: Any = None
+) -> Table:
     """Take in a table of any supported kind.
 
     Parameters
     ----------
-    X : array, sparse matrix or frame
+    X : array, sparse matrix, Observations or frame
     alphabet : Codebook, or what `Codebook.of` takes
     missing : sequence
         Values that mean missing, besides those above.
     leave : bool
         Whether columns of any numbers are left alone.
+    row_labels : array, optional
+        By which messages name rows, where the table itself has none.
 
     Raises
     ------
@@ -84,7 +92,7 @@ def read_table(X: Any, alphabet: Any, *, missing: Sequence[Any] = (), leave: boo
     ((2, 2), array([0., 1.]))
     """
     missing = [code for code in missing if not is_missing(code)]
-    if sp.issparse(X):
+    if sp.issparse(X) or isinstance(X, Observations):
         table: Table = SparseTable(X, missing)
     else:
         frame = nw.from_native(X, pass_through=True)
@@ -94,6 +102,8 @@ def read_table(X: Any, alphabet: Any, *, missing: Sequence[Any] = (), leave: boo
     for size, name in zip(table.shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
             raise ValueError(f"found a table with 0 {name} (shape={table.shape}) while a minimum of 1 is required.")
+    if row_labels is not None:
+        table.row_labels = row_labels
     if isinstance(alphabet, Codebook):
         table.take(alphabet)
     else:
@@ -107,10 +117,10 @@ class Table(ABC):
     shape: tuple[int, int]
     codebook: Codebook
     names: list[Any] | None = None
-    """Of the columns of a frame."""
+    """Of the columns of a frame or of observations."""
 
     row_labels: Any = None
-    """The index of a pandas frame, which names its rows; None for the other kinds."""
+    """The index of a pandas frame, or the labels of observations; None for the other kinds."""
 
     max_cells: float = math.inf
 
@@ -163,8 +173,8 @@ class Table(ABC):
             )
 
     def check_symbols(self) -> None:
-        """Refuse values that are not in the alphabet of their column, naming the first cell and the count."""
-        bad: dict[Alphabet, tuple[int, str]] = {}
+        """Refuse values that are not in the alphabet of their column, naming the first cells and the count."""
+        bad: dict[Alphabet, tuple[int, list[str]]] = {}
         for rows, cols, values in self.pieces():
             for kind, alphabet in enumerate(self.codebook.kinds):
                 inside = np.arange(cols.size)[self.codebook.inside(kind, cols)]
@@ -173,14 +183,16 @@ class Table(ABC):
                 if found.size and alphabet is None:
                     raise ValueError(f"{self.place(int(rows[found[0]]), int(cols[found[0]]))} is not finite")
                 if found.size and alphabet is not None:
-                    i = found[0]
-                    here = f"{values[i]:.15g} at {self.place(int(rows[i]), int(cols[i]))}"
-                    count, first = bad.get(alphabet, (0, here))
-                    bad[alphabet] = count + found.size, first
-        for alphabet, (count, first) in bad.items():
+                    count, named = bad.get(alphabet, (0, []))
+                    more = found[: NAMED_CELLS - len(named)]
+                    named += [f"{values[i]:.15g} at {self.place(int(rows[i]), int(cols[i]))}" for i in more]
+                    bad[alphabet] = count + found.size, named
+        for alphabet, (count, (first, *others)) in bad.items():
+            then = f" (then {'; '.join(others)})" if others else ""
             raise ValueError(
-                f"{count} value(s) not in {alphabet!r}, the first is {first}: correct the data or the alphabet; "
-                f"a code for missing (such as -1 or 99) must become NaN or null before, or be named in missing="
+                f"{count} value(s) not in {alphabet!r}, the first is {first}{then}: correct the data or the "
+                "alphabet; a code for missing (such as -1 or 99) must become NaN or null before, or be named in "
+                "missing="
             )
 
     def observations(self) -> Observations:
@@ -313,12 +325,19 @@ def holds_numbers(codebook: Codebook) -> ValueError:
 
 
 class SparseTable(Table):
-    """A scipy sparse matrix or array; it is filled as a dense array of the smallest dtype for the alphabet."""
+    """A scipy sparse matrix or array, or observations; filled as a dense array of the smallest dtype that serves.
+
+    The values of observations are symbols, also where these stand for labels.
+    """
 
     max_cells = MAX_FILLED_CELLS
 
     def __init__(self, X: Any, missing: Sequence[Any]) -> None:
-        stored = Observations.from_sparse(X)
+        self._symbols = isinstance(X, Observations)
+        stored = X if isinstance(X, Observations) else Observations.from_sparse(X)
+        if stored.col_labels is not None:
+            self.names = stored.col_labels.tolist()
+        self.row_labels = stored.row_labels
         codes = [code for code in missing if not isinstance(code, str)]
         lost = np.isin(stored.values, codes) if codes else np.zeros(len(stored), dtype=bool)
         if lost.all():
@@ -330,13 +349,20 @@ class SparseTable(Table):
         """Set what the columns hold."""
         if (codebook.which < 0).any():
             raise ValueError("columns of a sparse table cannot be left alone: a dense table has no cell not stored")
-        if codebook.labelled.size:
+        if codebook.labelled.size and not self._symbols:
             raise holds_numbers(codebook)
         super().take(codebook)
 
+    def place(self, row: int, col: int) -> str:
+        """Name a cell by its labels."""
+        if self.row_labels is None or self.names is None:
+            return super().place(row, col)
+        return f"row {self.row_labels[[row]].tolist()[0]!r}, column {self.names[col]!r}"
+
     def levels(self, col: int) -> Levels:
         """The different values of a column."""
-        return number_levels(self._stored.values[self._stored.cols == col])
+        (start, stop), order = self._stored.by_col.indptr[col : col + 2], self._stored.by_col.order
+        return number_levels(self._stored.values[slice(start, stop) if order is None else order[start:stop]])
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the stored cells, all at once."""
@@ -346,6 +372,10 @@ class SparseTable(Table):
     def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> NDArray[Any]:
         """Return a dense array: stored cells as they are, symbols elsewhere."""
         self.check_fillable()
+        if self.codebook.labelled.size:
+            raise ValueError(
+                "observations of labels cannot be filled as an array of numbers: use predict(rows, cols)"
+            )
         (m, n), stored = self.shape, self._stored
         dtypes = [np.dtype("float64") if kind is None else smallest_dtype(kind) for kind in self.codebook.kinds]
         dtype = np.result_type(*dtypes, np.float32) if may_abstain else np.result_type(*dtypes)
@@ -373,6 +403,7 @@ class FrameTable(Table):
 
     def __init__(self, frame: nw.DataFrame[Any], missing: Sequence[Any]) -> None:
         self._frame, self._missing_codes = frame, missing
+        self._columns = list(frame.iter_columns())  # once: to find one by its position, a frame lists all names
         self.shape = frame.shape
         self.names = list(frame.columns)
         self.row_labels = nw.maybe_get_index(frame)
@@ -385,7 +416,7 @@ class FrameTable(Table):
 
     def _numbers(self, col: int) -> Array:
         """A column as floats with NaN for missing; anything that is neither number nor label is an error."""
-        series, alphabet = self._frame[:, col], self.codebook[col]
+        series, alphabet = self._columns[col], self.codebook[col]
         if series.null_count() == len(series):  # of whatever type: a column without any value is welcome
             return np.full(len(series), np.nan)
         labelled = alphabet is not None and alphabet.labels is not None
@@ -404,7 +435,7 @@ class FrameTable(Table):
 
     def levels(self, col: int) -> Levels:
         """The different values of a column; those of an ordered categorical are its categories."""
-        series = self._frame[:, col]
+        series = self._columns[col]
         categories = ordered_categories(series)
         if categories is not None:
             known = [one for one in categories if not is_code(one, self._missing_codes)]
@@ -435,5 +466,5 @@ class FrameTable(Table):
             if not rows.size:
                 continue
             symbols = symbols_at(rows, np.full(rows.size, col))
-            columns.append(scattered(self._frame[:, col], rows, symbols, alphabet))
+            columns.append(scattered(self._columns[col], rows, symbols, alphabet))
         return self._frame.with_columns(*columns).to_native()
