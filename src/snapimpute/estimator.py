@@ -15,16 +15,19 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from snapimpute.alphabet import Alphabet
+from snapimpute.codebook import Codebook
 from snapimpute.decide import Decide, Decider, check_decide
+from snapimpute.display import html_of
 from snapimpute.model import Estimates, Model, in_units
 from snapimpute.model_io import read_model, write_model
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.plan import MIN_OBSERVED, Plan, Strength, quick, settle
+from snapimpute.plan import MIN_OBSERVED, Plan, Strength, TuningInterruptedError, quick, settle
 from snapimpute.recipe import Center, Weights
 from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver
 from snapimpute.tables import Table, read_table
-from snapimpute.tuning import Metric, choose
+from snapimpute.tuning import Candidate, Metric, choose
 from snapimpute.types import Array
 from snapimpute.update import grown, merged, new_cells
 
@@ -112,6 +115,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Seed of the held-out cells and of the solver: same seed, same result.
     callback : callable, optional
         Called in every iteration of the last fit, as in `solve`.
+    progress : callable, optional
+        Called with each `tuning.Candidate` as it is scored.
 
     Attributes
     ----------
@@ -143,6 +148,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : array of str
         Only where all columns of X have names that are strings.
+    row_labels_, col_labels_ : array or None
+        Of the rows and columns, if X was Observations that have any.
 
     See Also
     --------
@@ -205,6 +212,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         dtype: Precision = "float64",
         random_state: int = 0,
         callback: Callable[[Any], Any] | None = None,
+        progress: Callable[[Candidate], Any] | None = None,
     ) -> None:
         self.alphabet = alphabet
         self.spectral = spectral
@@ -227,6 +235,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.dtype = dtype
         self.random_state = random_state
         self.callback = callback
+        self.progress = progress
 
     # ---------------------------------------------------------------- fitting
     def fit(self, X: Any, y: None = None) -> SnapImputer:
@@ -234,9 +243,15 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or frame of shape (m, n)
+        X : array, sparse matrix, Observations or frame of shape (m, n)
         y : None
             Not used; scikit-learn passes it.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If it is interrupted; the best so far is kept. An interruption of the
+            tuning goes on to the last fit, which takes another one.
         """
         self._fit(X, self._read(X))
         return self
@@ -270,25 +285,29 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         book, observed = table.codebook, table.observations()
         scale = book.scale(observed.cols, observed.values)
         known = in_units(observed, scale)
-        plan = settle(
-            known,
-            book.one or book.scaled(scale),
-            spectral=self.spectral,
-            discrete=self.discrete,
-            weights=self.weights,
-            lam=self.lam,
-            xi=self.xi,
-            center=self.center,
-            solver=self.solver,
-            metric=METRICS[decide],
-            cv=self.cv,
-            **limits,
-        )
+        plan, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], limits)
         result = plan.fit(known, self.solver, callback=self.callback, **limits)
-        stopped = result.status.code == "interrupted"  # no further fit then
-        held_out = [] if stopped else self._held_out(known, scale, plan, limits)
+        stopped |= result.status.code == "interrupted"  # no further fit then
+        held_out = self._held_out(known, scale, plan, limits) if plan.choice or not stopped else []
         decider = Decider.fit(book, decide, observed, held_out, sure)
+        labelled = X if isinstance(X, Observations) else None
+        self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
+        self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
         self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
+        if stopped:
+            raise KeyboardInterrupt("interrupted: the best so far is kept")
+
+    def _settled(
+        self, known: Observations, alphabet: Alphabet | Codebook, metric: Metric, limits: dict[str, Any]
+    ) -> tuple[Plan, bool]:
+        """What was "auto" chosen, and whether that was interrupted."""
+        names = ("spectral", "discrete", "weights", "lam", "xi", "center", "solver", "cv")
+        options = {name: getattr(self, name) for name in names}
+        try:
+            return settle(known, alphabet, metric=metric, progress=self.progress, **options, **limits), False
+        except TuningInterruptedError as err:
+            logger.warning("%s: the best so far is fitted", err)
+            return err.plan, True
 
     def _limits(self) -> dict[str, Any]:
         return {
@@ -480,10 +499,16 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not isinstance(k, Integral) or k < 1:
             raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
         open_ = self._model.codebook.discrete.copy()
-        open_[self._observed.cols[self._observed.rows == r[0]]] = False
+        open_[self._observed.cols[slice(*self._observed.by_row.indptr[[r[0], r[0] + 1]])]] = False
         cols = np.flatnonzero(open_)
         scores = self._model.fitted.mean(np.full(cols.size, r[0]), cols)
         return cols[np.argsort(-scores, kind="stable")[: int(k)]]
+
+    @property
+    def estimates_(self) -> Estimates:
+        """What the fit says of the cells of its own table: `fold_in` for the rows that were fitted."""
+        check_is_fitted(self, "left_")
+        return self._model.fitted
 
     def _asked(
         self, rows: Any, cols: ArrayLike | None
@@ -548,6 +573,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         start = grown(model, plan.recipe, known)
         result = plan.fit(known, self.solver, x0=start, callback=self.callback, **self._limits())
         self.n_features_in_ = observed.shape[1]
+        if observed.shape != model.shape:  # what is new has no labels
+            self.row_labels_ = self.col_labels_ = None
         decider = model.decider.again(book, observed)
         self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
         return self
@@ -562,8 +589,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Written atomically; a file that is there is replaced.
         """
         check_is_fitted(self, "left_")
-        if self.callback is not None:
-            raise ValueError("a callback is code, which no model file holds: set_params(callback=None) before save")
+        if self.callback is not None or self.progress is not None:
+            raise ValueError(
+                "a callback is code, which no model file holds: set_params(callback=None, progress=None) before save"
+            )
         write_model(path, vars(self))
 
     # ---------------------------------------------------------------- for scikit-learn
@@ -574,6 +603,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+    def _html_repr(self) -> str:
+        """What notebooks show where scikit-learn's ``display`` is "diagram", as by default."""
+        return html_of(self)
 
 
 def load(path: str | os.PathLike[str]) -> SnapImputer:

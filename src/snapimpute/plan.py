@@ -117,6 +117,14 @@ def settle(
     return _tuned(observations, recipes, lam, xi, {**quick(limits), **more})
 
 
+class TuningInterruptedError(KeyboardInterrupt):
+    """The choice was interrupted (Ctrl-C); ``plan`` has the best that was found until then."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__("interrupted while λ and ξ were chosen")
+        self.plan = plan
+
+
 def quick(limits: Mapping[str, Any]) -> dict[str, Any]:
     """Limits of a fit that is only scored: no more exact than the score."""
     exact = {"max_iter": min(limits.get("max_iter", 60), 60), "tol": max(limits.get("tol", 1e-3), 1e-3)}
@@ -135,9 +143,19 @@ def _tuned(
         )
         for recipe in recipes
     ]
-    best = min((search.plain(lam, xi) for search in searches), key=lambda search: search.lowest)
-    choice = best.others().choice()
-    return Plan(best.recipe, choice.lam, choice.xi, choice)
+    try:
+        best = min((search.plain(lam, xi) for search in searches), key=lambda search: search.lowest)
+        return _plan(best.others())
+    except KeyboardInterrupt:
+        begun = [search for search in searches if search.tried]
+        if not begun:
+            raise
+        raise TuningInterruptedError(_plan(min(begun, key=lambda search: search.lowest))) from None
+
+
+def _plan(search: Search) -> Plan:
+    choice = search.choice()
+    return Plan(search.recipe, choice.lam, choice.xi, choice)
 
 
 def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tuple[Strength, Strength]:
