@@ -1,1 +1,1 @@
-"""Pictures; the only part that draws."""
+"""Pictures of studies, and the page about a completion."""

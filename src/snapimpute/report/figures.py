@@ -9,7 +9,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
 from snapimpute.alphabet import Alphabet
@@ -20,12 +19,22 @@ from snapimpute.files import write_atomically
 from snapimpute.metrics import Reliability
 from snapimpute.observations import Observations
 from snapimpute.penalties import CellPenalty
+from snapimpute.plots import (
+    AWARE,
+    BASELINE,
+    PLAIN,
+    draw_bars,
+    draw_certificate,
+    draw_matrix,
+    plot_path,
+    plot_reliability,
+    seriation,
+)
+from snapimpute.tuning import Choice
 from snapimpute.types import Array
 
-MISSING = "#e4e4e4"
 FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 MARKERS = "osD^vP*X<>hd"
-PLAIN, AWARE, BASELINE = "#5b7f95", "#c0392b", "#b8b8b8"
 STUDY_COLOURS = ["#e377c2", "#9467bd", "#1f77b4", "#d62728", "#2ca02c", "#ff7f0e"]
 
 
@@ -38,15 +47,15 @@ def completion(
     title: str,
 ) -> None:
     """Draw what was known, what was filled in, how the fits converged and how often each method erred."""
-    rows, cols = _seriation(filled)
+    order = np.ix_(*seriation(filled))
     table = np.full(known.shape, np.nan)
     table[known.rows, known.cols] = known.values
     figure = Figure(figsize=(12, 8.6), layout="constrained")
     figure.suptitle(title, fontsize=14)
     top, bottom = figure.subfigures(2, 1, height_ratios=[1.1, 1], squeeze=False)[:, 0]
     before, after = top.subplots(1, 2)
-    _matrix(before, table[np.ix_(rows, cols)], alphabet, f"known: {100 * known.density:.1f} % of the cells")
-    image = _matrix(after, filled[np.ix_(rows, cols)], alphabet, "completed")
+    draw_matrix(before, table[order], alphabet, f"known: {100 * known.density:.1f} % of the cells")
+    image = draw_matrix(after, filled[order], alphabet, "completed")
     bar = top.colorbar(image, ax=[before, after], shrink=0.7, aspect=12, ticks=np.arange(len(alphabet)))
     bar.ax.set_yticklabels([f"{a:g}" for a in alphabet])
     left, right = bottom.subplots(1, 2)
@@ -59,13 +68,15 @@ def reliability(path: Path, curves: Mapping[str, Reliability]) -> None:
     """Draw how often the likeliest symbol was right against how probable it was said to be."""
     figure = Figure(figsize=(4.5 * len(curves), 4.5), layout="constrained")
     for axes, (name, found) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True):
-        axes.plot([0, 1], [0, 1], color="black", lw=0.8)
-        sizes = 10 + 200 * found.count / found.count.sum()
-        axes.scatter(found.confidence, found.accuracy, sizes, color=AWARE, zorder=3)
-        axes.plot(found.confidence, found.accuracy, color=AWARE, lw=1)
-        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="probability of the likeliest symbol")
-        axes.set_title(f"{name}\nexpected calibration error {found.error:.3f}", fontsize=10)
-        axes.set_ylabel("share of the cells where it was right")
+        plot_reliability(found, axes)
+        axes.set_title(f"{name}\n{axes.get_title()}", fontsize=10)
+    save(figure, path)
+
+
+def tuning(path: Path, choice: Choice) -> None:
+    """Draw the scores on held-out cells against λ."""
+    figure = Figure(figsize=(6.4, 4.8), layout="constrained")
+    plot_path(choice, figure.subplots())
     save(figure, path)
 
 
@@ -226,34 +237,13 @@ def save(figure: Figure, path: Path) -> None:
         write_atomically(path if path.suffix in FORMATS else path.with_name(path.name + suffix), buffer.getvalue())
 
 
-def _seriation(filled: Array) -> tuple[Any, Any]:
-    """Order rows and columns by the leading singular vectors, so that structure shows."""
-    U, _, Vt = np.linalg.svd(filled - filled.mean(), full_matrices=False)
-    return np.argsort(U[:, 0]), np.argsort(Vt[0])
-
-
-def _matrix(axis: Any, table: Array, alphabet: Alphabet, title: str) -> Any:
-    colours = mpl.colormaps["viridis"](np.linspace(0.12, 0.92, len(alphabet)))
-    shades = ListedColormap(colours).with_extremes(bad=MISSING)
-    codes = np.ma.masked_invalid(np.where(np.isnan(table), np.nan, alphabet.indices(np.nan_to_num(table))))
-    edges = np.arange(len(alphabet) + 1) - 0.5
-    image = axis.imshow(
-        codes, aspect="auto", interpolation="nearest", cmap=shades, norm=BoundaryNorm(edges, shades.N)
-    )
-    axis.set(title=title, xlabel="columns", ylabel="rows", xticks=[], yticks=[])
-    return image
-
-
 def _convergence(axis: Any, outcomes: Sequence[Outcome]) -> None:
     fitted = [(o.result, o.method.discrete_aware) for o in outcomes if o.result is not None and o.method is not None]
     for result, aware in fitted:
-        history = result.history
-        relative = history["certificate"] / max(float(np.linalg.norm(result.x.s)), 1e-12)
-        axis.semilogy(history["iteration"], relative, color=AWARE if aware else PLAIN, alpha=0.75, lw=1.4)
+        draw_certificate(axis, result.history, result.x.s, color=AWARE if aware else PLAIN, alpha=0.75, lw=1.4)
     axis.plot([], [], color=PLAIN, label="plain")
     axis.plot([], [], color=AWARE, label="discrete-aware")
-    axis.set(title="convergence", ylabel="distance from a stationary point, relative to ‖X‖")
-    axis.set(xlabel="iteration (nothing is known while λ is still coming down)")
+    axis.set(title="convergence", xlabel="iteration (nothing is known while λ is still coming down)")
     axis.set_xlim(left=0)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
@@ -261,17 +251,7 @@ def _convergence(axis: Any, outcomes: Sequence[Outcome]) -> None:
 
 def _errors(axis: Any, outcomes: Sequence[Outcome]) -> None:
     order = sorted(outcomes, key=lambda o: -o.error)
-    for position, outcome in enumerate(order):
-        method = outcome.method
-        colour = BASELINE if method is None else AWARE if method.discrete_aware else PLAIN
-        axis.barh(position, 100 * outcome.error, color=colour, xerr=100 * outcome.standard_error, ecolor="#333333")
-        axis.text(
-            100 * (outcome.error + 1.5 * outcome.standard_error),
-            position,
-            f" {100 * outcome.error:.2f}",
-            va="center",
-            fontsize=9,
-        )
-    axis.set_yticks(range(len(order)), [o.label for o in order], fontsize=9)
+    colours = [BASELINE if o.method is None else AWARE if o.method.discrete_aware else PLAIN for o in order]
+    errors, spreads = [100 * o.error for o in order], [100 * o.standard_error for o in order]
+    draw_bars(axis, [o.label for o in order], errors, spreads, colours)
     axis.set(title="hidden entries predicted wrongly", xlabel="per cent, with one standard error")
-    axis.margins(x=0.12)
