@@ -20,7 +20,7 @@ MODULES = {
 }
 
 LAYERS = [
-    ["types", "files", "machine"],
+    ["types", "files", "machine", "display"],
     ["alphabet"],
     ["checks"],
     ["observations"],
@@ -145,13 +145,21 @@ def test_terminal_libraries_stay_in_the_command_line(library):
     assert others == {}, f"{library} belongs under snapimpute.cli"
 
 
-def test_pictures_are_drawn_in_one_module():
-    """matplotlib is known to one module at most."""
-    users = outer_users("matplotlib")
-    assert len(users) <= 1, f"draw in one module, not in {sorted(users)}"
+def test_pictures_are_drawn_in_two_modules():
+    """matplotlib is known to what draws into axes, which loads it when it draws, and to what writes figures."""
+    users = set(outer_users("matplotlib"))
+    assert users == {"snapimpute.plots", "snapimpute.report.figures"}
+    assert "matplotlib" not in {name.split(".")[0] for _, name in imports("snapimpute.plots", only_on_import=True)}
 
 
-@pytest.mark.parametrize("library", ["torch", "dask", "distributed", "cvxpy", "pandas", "polars"])
+@pytest.mark.parametrize("library", ["plotly", "jinja2"])
+def test_pages_are_made_in_one_module(library):
+    """plotly and jinja2 are each known to one module, of the report."""
+    users = outer_users(library)
+    assert [part(module) for module in users] == ["report"], f"{library} belongs in one module, not {sorted(users)}"
+
+
+@pytest.mark.parametrize("library", ["torch", "dask", "distributed", "cvxpy", "pandas", "polars", "plotly", "jinja2"])
 def test_optional_libraries_are_imported_when_used(library):
     """What a user may not have is imported inside the function that needs it."""
     early = [
@@ -163,13 +171,44 @@ def test_optional_libraries_are_imported_when_used(library):
     assert early == [], f"move the import of {library} into the function that needs it"
 
 
+HEAVY = ["numba", "scipy", "sklearn", "matplotlib", "pandas", "polars", "pyarrow"]
+HEAVY += ["torch", "dask", "cvxpy", "rich", "typer", "plotly", "jinja2"]
+
+
 def test_import_of_the_package_is_light():
-    """`import snapimpute` loads no estimator, plotting, table, terminal or deep-learning library."""
-    heavy = ["sklearn", "matplotlib", "pandas", "polars", "pyarrow", "torch", "dask", "cvxpy", "rich", "typer"]
-    code = f"import sys, snapimpute; print(*sorted(set({heavy!r}) & set(sys.modules)))"
+    """`import snapimpute` loads no compiler, estimator, plotting, table, terminal or deep-learning library."""
+    code = f"import sys, snapimpute; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    assert _printed(code).split() == []
+
+
+def test_every_public_name_is_found_when_it_is_asked_for():
+    """Each name of __all__ is in dir(), imports, and is kept; a name that is not there is an AttributeError."""
+    assert set(dir(snapimpute)) == {*snapimpute.__all__, "__version__"}
+    # in a process of its own: here most of them have been imported already
+    found = "[type(getattr(si, name)).__name__ == 'module' for name in si.__all__]"
+    code = f"import snapimpute as si; print(*{found}, set(si.__all__) <= set(vars(si)))"
+    modules = [snapimpute._HOMES[name] is None for name in snapimpute.__all__]
+    assert _printed(code).split() == [str(one) for one in (*modules, True)]
+    assert _printed("from snapimpute import *; print(solve.__module__)").strip() == "snapimpute.solvers.loop"
+    assert not hasattr(snapimpute, "SnapImputator")
+
+
+def test_type_checkers_see_the_names_where_they_are_found():
+    """What the root imports for type checkers is __all__, from the modules that the names are taken from."""
+    seen = {
+        alias.name: (node.module or "").removeprefix("snapimpute").removeprefix(".") or None
+        for node in ast.walk(tree("snapimpute"))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("snapimpute")
+        for alias in node.names
+    }
+    assert seen == snapimpute._HOMES
+    assert sorted(seen) == sorted(snapimpute.__all__)
+
+
+def _printed(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == []
+    return done.stdout
 
 
 # ---------------------------------------------------------------- length

@@ -3,47 +3,59 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from snapimpute import solvers
-from snapimpute.alphabet import Alphabet
-from snapimpute.observations import Observations
-from snapimpute.operators import LowRank
-from snapimpute.penalties import (
-    L0,
-    L1,
-    L2,
-    MCP,
-    SCAD,
-    ByColumn,
-    CappedL1,
-    ComposedL1,
-    FractionalL0,
-    LogSum,
-    Lp,
-    Nuclear,
-    Rank,
-    Ridge,
-    TruncatedNuclear,
-)
-from snapimpute.problem import Problem
-from snapimpute.solvers import Result, certify, forecast, solve
-
-if TYPE_CHECKING:
-    from snapimpute import baselines, datasets, metrics, rivals, tuning
-    from snapimpute.estimator import SnapImputer, complete, load
-
 __version__ = "0.1.0"
 
-_LAZY_MODULES = ("baselines", "datasets", "metrics", "rivals", "tuning")
-_LAZY_NAMES = dict.fromkeys(("SnapImputer", "complete", "load"), "estimator")
+if TYPE_CHECKING:
+    from snapimpute import baselines, datasets, evaluation, metrics, penalties, plots, rivals, solvers, tuning
+    from snapimpute.alphabet import Alphabet
+    from snapimpute.estimator import SnapImputer, complete, load
+    from snapimpute.observations import Observations
+    from snapimpute.operators import LowRank
+    from snapimpute.penalties import (
+        L0,
+        L1,
+        L2,
+        MCP,
+        SCAD,
+        ByColumn,
+        CappedL1,
+        ComposedL1,
+        FractionalL0,
+        LogSum,
+        Lp,
+        Nuclear,
+        Rank,
+        Ridge,
+        TruncatedNuclear,
+    )
+    from snapimpute.problem import Problem
+    from snapimpute.solvers import Result, certify, forecast, solve
+
+_HOMES = {
+    **dict.fromkeys(("baselines", "datasets", "evaluation", "metrics", "penalties")),
+    **dict.fromkeys(("plots", "rivals", "solvers", "tuning")),
+    "Alphabet": "alphabet",
+    "Observations": "observations",
+    "LowRank": "operators",
+    "Problem": "problem",
+    **dict.fromkeys(("Result", "certify", "forecast", "solve"), "solvers"),
+    **dict.fromkeys(("SnapImputer", "complete", "load"), "estimator"),
+    **dict.fromkeys(("L0", "L1", "L2", "ByColumn", "ComposedL1", "FractionalL0", "Lp", "Ridge"), "penalties"),
+    **dict.fromkeys(("MCP", "SCAD", "CappedL1", "LogSum", "Nuclear", "Rank", "TruncatedNuclear"), "penalties"),
+}
+"""Every public name and the module it comes from; None says that it is a module itself."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import a heavier part when it is first used."""
-    if name in _LAZY_MODULES:
-        return import_module(f"snapimpute.{name}")
-    if name in _LAZY_NAMES:
-        return getattr(import_module(f"snapimpute.{_LAZY_NAMES[name]}"), name)
-    raise AttributeError(f"module 'snapimpute' has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers know the names from above, and so can tell a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for when it is first used: numba, scipy and scikit-learn take a second or two."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'snapimpute' has no attribute {name!r}")
+        home = _HOMES[name]
+        found = import_module(f"snapimpute.{home or name}")
+        globals()[name] = found if home is None else getattr(found, name)
+        return globals()[name]
 
 
 def __dir__() -> list[str]:
@@ -76,9 +88,12 @@ __all__ = [
     "certify",
     "complete",
     "datasets",
+    "evaluation",
     "forecast",
     "load",
     "metrics",
+    "penalties",
+    "plots",
     "rivals",
     "solve",
     "solvers",

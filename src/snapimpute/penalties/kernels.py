@@ -3,6 +3,8 @@
 Each runs over blocks that stay in the first-level cache, one symbol at a time,
 so that the innermost loop has no branch and uses the vector unit. Comparisons
 are written such that NaN stays NaN: a run that diverges must not go unnoticed.
+Arrays are copied in loops: with ``y[:] = x`` numba compiles the text of an error
+message as well, which takes two to three seconds.
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ def l1_prox(x: Array, symbols: Array, pulls: Array, slope: float, shift: float) 
     for start in range(0, x.size, _BLOCK):
         block = x[start : start + _BLOCK]
         y = given[: block.size]
-        y[:] = block
         for i in range(block.size):
+            y[i] = block[i]
             block[i] += rise
         for k in range(symbols.size):
             a, drop = symbols[k], pulls[k] + pulls[k]
@@ -81,7 +83,8 @@ def composed_l1_prox(x: Array, symbols: Array, pull: float, slope: float, shift:
     for start in range(0, x.size, _BLOCK):
         block = x[start : start + _BLOCK]
         y = given[: block.size]
-        y[:] = block
+        for i in range(block.size):
+            y[i] = block[i]
         for k in range(symbols.size - 1, -1, -1):
             a = symbols[k]
             for i in range(block.size):
@@ -107,7 +110,8 @@ def l1_value(x: Array, symbols: Array, pulls: Array) -> None:
             a, w = symbols[k], pulls[k]
             for i in range(block.size):
                 total[i] += w * abs(block[i] - a)
-        block[:] = total
+        for i in range(block.size):
+            block[i] = total[i]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
@@ -119,7 +123,8 @@ def l0_prox(x: Array, symbols: Array, pulls: Array, slope: float, shift: float) 
     for start in range(0, x.size, _BLOCK):
         block = x[start : start + _BLOCK]
         y, best = given[: block.size], least[: block.size]
-        y[:] = block
+        for i in range(block.size):
+            y[i] = block[i]
         best[:] = 0
         for k in range(symbols.size):
             a, gain = symbols[k], pulls[k]
@@ -158,7 +163,8 @@ def fractional_value(x: Array, symbols: Array, pulls: Array, alpha: float) -> No
             for i in range(block.size):
                 square = (block[i] - a) * (block[i] - a)
                 total[i] += w / (one + alpha / square)  # 0 at the symbol, w at infinity
-        block[:] = total
+        for i in range(block.size):
+            block[i] = total[i]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -169,7 +175,8 @@ def fractional_majorised(x: Array, anchor: Array, symbols: Array, pulls: Array, 
     for start in range(0, x.size, _BLOCK):
         block, z = x[start : start + _BLOCK], anchor[start : start + _BLOCK]
         top, bottom = tops[: block.size], bottoms[: block.size]
-        top[:] = block
+        for i in range(block.size):
+            top[i] = block[i]
         bottom[:] = 1
         for k in range(symbols.size):
             a, w = symbols[k], 2 * alpha * pulls[k]

@@ -38,7 +38,7 @@ class MajorisedState(DenseState):
 
 @dataclass(frozen=True)
 class MM(DenseSolver[MajorisedState]):
-    """Majorise and minimise: Z⁺ = `FractionalL0.majorised`(X; Z), X⁺ = prox_λg(P_Ω(O) + P_Ωᶜ(Z⁺)).
+    """Majorise and minimise: Z⁺ = majorised(X; Z) of `FractionalL0`, X⁺ = prox_λg(P_Ω(O) + P_Ωᶜ(Z⁺)).
 
     At a given α the joint objective f(X) + λg(X) + ξr(Z) + ½‖P_Ωᶜ(Z − X)‖² falls
     in every step (column "joint"), for any spectral penalty; its minimum over Z

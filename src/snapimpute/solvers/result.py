@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.display import html_of_result
 from snapimpute.operators import LowRank
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.types import Array
@@ -88,6 +89,10 @@ class Result:
     def __repr__(self) -> str:
         final = "" if np.isnan(self.objective) else f", {self.objective_name} = {self.objective:.8g}"
         return f"Result({self.x!r}, {self.n_iter} iterations{final}, {self.status.code})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return html_of_result(self)
 
 
 class History:
