@@ -154,10 +154,10 @@ def test_completed_table_holds_symbols_only_and_keeps_known_votes(demo_run):
 
 
 def test_pictures_are_png_and_nothing_else_is_left(demo_run):
-    """The folder holds the table and the two pictures only, without temporary files."""
+    """The folder holds the table, the two pictures and the report only, without temporary files."""
     files = sorted(p.name for p in demo_run[1].iterdir())
-    assert files == ["completed.csv", "demo.png", "reliability.png"]
-    assert all((demo_run[1] / name).read_bytes().startswith(b"\x89PNG") for name in files[1:])
+    assert files == ["completed.csv", "demo.png", "reliability.png", "report.html"]
+    assert all((demo_run[1] / name).read_bytes().startswith(b"\x89PNG") for name in files[1:3])
 
 
 def test_wrong_congress_is_refused_with_the_choices():

@@ -1,16 +1,43 @@
 """The list of commands."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import snapimpute
+from snapimpute.cli import InterruptedCommandError, ReaderGoneError
+from snapimpute.cli.complete import complete
+from snapimpute.cli.datasets import datasets
 from snapimpute.cli.demo import demo
+from snapimpute.cli.doctor import doctor
+from snapimpute.cli.evaluate import evaluate
+from snapimpute.cli.fit import fit
+from snapimpute.cli.predict import predict
+from snapimpute.cli.recommend import recommend
 from snapimpute.cli.reproduce import reproduce
 from snapimpute.cli.solvers import solvers
+from snapimpute.cli.tune import tune
+
+
+class Commands(TyperGroup):
+    """What typer takes for its own business is handed on to `main`: it would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as err:
+            raise InterruptedCommandError from err
+        except BrokenPipeError as err:
+            raise ReaderGoneError from err
+
 
 app = typer.Typer(
+    cls=Commands,
     help="Complete tables whose entries come from a finite alphabet: ratings, votes, answers, genotypes, links.",
+    epilog="Exit codes: 0 done; 1 the input cannot be used, or the output not written; 2 wrong options; "
+    "130 interrupted, with the best so far written.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,6 +59,8 @@ def root(
     """Complete tables whose entries come from a finite alphabet."""
 
 
-app.command()(demo)
-app.command()(solvers)
+for command in (demo, complete, fit, predict, evaluate, tune, recommend):
+    app.command()(command)
 app.add_typer(reproduce, name="reproduce")
+for command in (datasets, solvers, doctor):
+    app.command()(command)

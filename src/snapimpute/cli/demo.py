@@ -53,7 +53,7 @@ def demo(
         bar.update(task, description="all methods")
     console.print(_table(outcomes))
     console.print(f"{verdict(outcomes)} {remark(data.alphabet)}")
-    console.print(_estimator(out, known, hidden, data.alphabet, seed))
+    console.print(_estimator(out, data, known, hidden, seed))
     best = _best(outcomes)
     filled = fill(known, best, data.alphabet)
     _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")
@@ -62,19 +62,28 @@ def demo(
         f"  {out / 'completed.csv'}: every vote, known or filled in\n"
         f"  {out / 'demo.png'}: the table before and after, convergence, errors\n"
         f"  {out / 'reliability.png'}: how far to trust the probabilities\n"
+        f"  {out / 'report.html'}: a page about the fit of SnapImputer\n"
         f"{time.perf_counter() - begin:.0f} s in all. {data.citation}"
     )
 
 
-def _estimator(out: Path, known: Observations, hidden: Observations, alphabet: Alphabet, seed: int) -> str:
-    """Fit the estimator with its defaults; say how often its symbols and its probabilities are wrong."""
+def _estimator(out: Path, data: Dataset, known: Observations, hidden: Observations, seed: int) -> str:
+    """Fit the estimator with its defaults, and write its report; how often symbols and probabilities are wrong."""
+    from snapimpute.cli.work import repeat
+    from snapimpute.codebook import Codebook
     from snapimpute.estimator import SnapImputer
+    from snapimpute.evaluation import check
     from snapimpute.report import figures
+    from snapimpute.report.page import write_report
 
-    imp = SnapImputer(alphabet, random_state=seed).fit(known.to_sparse())
+    alphabet, (m, n) = data.alphabet, data.shape
+    imp = SnapImputer(alphabet, random_state=seed).fit(known)
     wrong = 1 - metrics.exact_match(hidden.values, imp.predict(hidden.rows, hidden.cols))
     found = metrics.reliability(hidden.values, imp.predict_proba(hidden.rows, hidden.cols), alphabet)
     figures.reliability(out / "reliability.png", {"SnapImputer with its defaults": found})
+    read = [("data", data.name), ("table", f"{m} senators × {n} roll calls, {len(known):,} votes visible")]
+    settings = repeat(imp, Codebook.single(alphabet, n))
+    write_report(out / "report.html", imp, known, check(known, imp), read=read, settings=settings, title=data.name)
     return (
         f"\nSnapImputer with its defaults: {100 * wrong:.2f} % wrong; its probabilities are off by "
         f"{100 * found.error:.1f} points on average.\nOn the visible votes: {imp.verdict_}"

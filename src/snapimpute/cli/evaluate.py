@@ -1,0 +1,82 @@
+"""`snapimpute evaluate`: hide some of what is known, complete, and compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from snapimpute.cli import work
+from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, shared
+from snapimpute.cli.talk import Talk
+from snapimpute.cli.work import Job
+from snapimpute.evaluation import Evaluation
+from snapimpute.formats import writing
+
+
+@shared(Reading, Fitting, Manner)
+def evaluate(
+    table: Annotated[str, typer.Argument(metavar="IN", help="The table; - reads a pipe.")],
+    share: Annotated[float, typer.Option(min=0.001, max=0.999, help="Share of the known cells to hide.")] = 0.2,
+    report: Annotated[Path | None, typer.Option(help="Write a page with all of it.")] = None,
+    *,
+    reading: Reading,
+    fitting: Fitting,
+    manner: Manner,
+) -> None:
+    """Hide some known cells, complete the table without them, and score what was filled in against baselines.
+
+    Everything, tuning included, is done without the hidden cells.
+    """
+    from snapimpute import evaluation
+
+    talk = Talk(manner)
+    check_outputs([report], [table], force=False)
+    job = Job.of(table, reading, talk)
+    watching = talk.watching("fitting", centers=2, max_iter=fitting.max_iter)
+    with talk.saying_warnings(), watching as watcher:
+        imputer = fitting.imputer(job.book.by_column, callback=watcher.iterated, progress=watcher.tried)
+        found = evaluation.evaluate(job.known, imputer, share=share, random_state=fitting.seed)
+    for line in work.told(found.imputer):
+        talk.say(line)
+    talk.note(**work.facts(found.imputer), hidden=len(found.hidden), ways=[_facts(way) for way in found.ways])
+    talk.say(_table(found))
+    talk.say(str(found))
+    calibration = found.reliability()
+    if calibration is not None:
+        talk.say(f"probabilities are off by {100 * calibration.error:.1f} points on average")
+        talk.note(calibration_error=calibration.error)
+    if report is not None:
+        found.imputer.set_params(callback=None, progress=None)
+        with writing(str(report)):
+            work.report(report, job, found.imputer, found, f"{Path(job.source.where).name} evaluated")
+        talk.say(f"report: {report}")
+        talk.note(report=str(report))
+    talk.done()
+
+
+def _facts(way: Any) -> dict[str, Any]:
+    return {
+        "label": way.label,
+        "kind": way.kind,
+        "exact": way.exact,
+        "error": way.error,
+        "mae": way.mae,
+        "rmse": way.rmse,
+    }
+
+
+def _table(found: Evaluation) -> Table:
+    table = Table(
+        title=f"{len(found.hidden):,} hidden cells", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.add_column("filled in by", no_wrap=True)
+    for name in ("right %", "± s.e.", "MAE", "RMSE"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for way in found.ways:
+        numbers = (f"{100 * way.exact:.2f}", f"{100 * way.error:.2f}", f"{way.mae:.4f}", f"{way.rmse:.4f}")
+        table.add_row(way.label, *numbers, style="bold" if way.kind == "ours" else None)
+    return table

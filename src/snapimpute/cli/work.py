@@ -1,0 +1,176 @@
+"""What commands have in common: read a table, fit, tell how it went, write."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import snapimpute
+from snapimpute.cli.options import Fitting, Reading
+from snapimpute.cli.talk import Talk
+from snapimpute.codebook import Codebook
+from snapimpute.estimator import SnapImputer
+from snapimpute.formats import Triplets, Wide, read_file
+from snapimpute.observations import Observations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A table that was read, and what its cells can hold."""
+
+    source: Wide | Triplets
+    known: Observations
+    book: Codebook
+    read: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, path: str, reading: Reading, talk: Talk) -> Job:
+        """Read a table, and say what was found."""
+        spec = reading.spec
+        source = read_file(path, reading.options, spec)
+        talk.say(read_as(source))
+        if not spec.given:
+            _, book = source.observations("infer")
+            raise ValueError(
+                f"say what a cell can hold with --alphabet. In {source.where} was found: "
+                f"{book.describe()}; take that with "
+                f"--alphabet infer, or give all symbols, such as --alphabet 1:5"
+            )
+        names = source.values.columns if isinstance(source, Wide) else source.col_labels.tolist()
+        known, book = source.observations(spec.for_columns(names))
+        m, n = known.shape
+        found = [
+            ("table", f"{m:,} rows × {n:,} columns, {len(known):,} cells known ({100 * known.density:.3g} %)"),
+            ("alphabet", book.describe()),
+        ]
+        for name, text in found:
+            talk.say(f"{name}: {text}")
+        facts = {"input": source.where, "layout": source.layout, "rows": m, "columns": n, "known": len(known)}
+        talk.note(**facts, alphabet=_alphabets(book))
+        return cls(source, known, book, [*source.notes, *found])
+
+    @property
+    def X(self) -> Any:  # noqa: N802  as scikit-learn calls it
+        """What is fitted: a frame, or observations."""
+        return self.source.values if isinstance(self.source, Wide) else self.known
+
+    @property
+    def missing(self) -> int:
+        """Cells that are not known."""
+        return self.known.shape[0] * self.known.shape[1] - len(self.known)
+
+    def fitted(self, fitting: Fitting, talk: Talk) -> tuple[SnapImputer, bool]:
+        """Fit with progress; the second is whether that was interrupted, with the best so far kept."""
+        with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+            imputer = fitting.imputer(self.book.by_column, callback=watcher.iterated, progress=watcher.tried)
+            interrupted = fit(imputer, self.X, talk)
+        imputer.set_params(callback=None, progress=None)
+        if imputer.row_labels_ is None:
+            imputer.row_labels_, imputer.col_labels_ = self.known.row_labels, self.known.col_labels
+        names = list(self.source.names) if isinstance(self.source, Triplets) else []
+        imputer.source_ = {"layout": self.source.layout, "names": names}
+        for line in told(imputer):
+            talk.say(line)
+        talk.note(**facts(imputer), interrupted=interrupted)
+        return imputer, interrupted
+
+
+def read_as(source: Wide | Triplets) -> str:
+    """How a table was read, in one line."""
+    (_, where), *rest = source.notes
+    return f"read {where}: {' · '.join(f'{name} {text}' for name, text in rest)}"
+
+
+def fit(imputer: SnapImputer, X: Any, talk: Talk) -> bool:
+    """Fit, and say each warning once; whether it was interrupted, with something to keep."""
+    with talk.saying_warnings():
+        try:
+            imputer.fit(X)
+        except KeyboardInterrupt:
+            if not hasattr(imputer, "left_"):
+                raise
+            talk.warn("interrupted: going on with the best so far")
+            return True
+    return False
+
+
+def told(imputer: SnapImputer) -> list[str]:
+    """How a fit went, for people."""
+    asked = {"λ": imputer.lam, "ξ": imputer.xi, "centre": imputer.center}
+    open_ = [name for name, value in asked.items() if isinstance(value, str) and value == "auto"]
+    how = "as given" if imputer.choice_ is None or not open_ else f"{', '.join(open_)} chosen on held-out cells"
+    lines = [
+        f"strengths: λ = {imputer.lam_:.4g}, ξ = {imputer.xi_:.3g}, centre {imputer.center_ or 'none'} ({how})",
+        f"fit: rank {imputer.singular_values_.size}, {imputer.n_iter_} iterations, {imputer.status_}",
+    ]
+    return lines + ([str(imputer.verdict_)] if imputer.verdict_ is not None else [])
+
+
+def facts(imputer: SnapImputer) -> dict[str, Any]:
+    """The same for scripts."""
+    verdict = imputer.verdict_
+    out: dict[str, Any] = {
+        "lam": imputer.lam_,
+        "xi": imputer.xi_,
+        "center": imputer.center_,
+        "solver": imputer.solver_,
+        "rank": imputer.singular_values_.size,
+        "iterations": imputer.n_iter_,
+        "status": imputer.status_.code,
+        "advice": imputer.status_.advice,
+        "seed": imputer.random_state,
+    }
+    if imputer.choice_ is not None:
+        best = imputer.choice_.best
+        out["held_out"] = {"metric": imputer.choice_.metric, "score": best.score, "error": best.error}
+    if verdict is not None:
+        out["verdict"] = {
+            "helped": verdict.helped,
+            "gain": verdict.gain,
+            "error": verdict.error,
+            "cells": verdict.count,
+        }
+    return out
+
+
+def _alphabets(book: Codebook) -> Any:
+    kinds = [None if kind is None else list(kind.labels or map(_whole, kind)) for kind in book.kinds]
+    return kinds[0] if book.one is not None else [kinds[kind] for kind in book.which.tolist()]
+
+
+def _whole(symbol: float) -> float:
+    return int(symbol) if symbol == round(symbol) else symbol
+
+
+def repeat(imputer: SnapImputer, book: Codebook) -> dict[str, Any]:
+    """What it takes to do the same again: the command, the code and the versions."""
+    import platform
+    from importlib.metadata import version
+
+    words = " ".join(shlex.quote(word) for word in ["snapimpute", *sys.argv[1:]])
+    alphabet = _alphabets(book)
+    shown = repr(alphabet) if book.one is not None or len(alphabet) <= 20 else "[...]"
+    python = (
+        f"import snapimpute as si\n\nimp = si.SnapImputer(\n    alphabet={shown},\n    "
+        f"spectral={imputer.spectral!r}, "
+        f"discrete={imputer.discrete!r}, weights={imputer.weights!r},\n    lam={imputer.lam_:.10g}, "
+        f"xi={imputer.xi_:.10g}, "
+        f"center={imputer.center_!r},\n    decide={imputer.decide!r}, "
+        f"random_state={imputer.random_state},\n)\nimp.fit(X)\n"
+    )
+    packages = ("numpy", "scipy", "numba", "scikit-learn")
+    versions = [f"snapimpute {snapimpute.__version__}", f"Python {platform.python_version()}"]
+    versions += [f"{name} {version(name)}" for name in packages]
+    return {"command": words, "python": python, "versions": ", ".join(versions), "seed": imputer.random_state}
+
+
+def report(path: Path, job: Job, imputer: SnapImputer, evaluation: Any, title: str) -> None:
+    """Write the page about a fit."""
+    from snapimpute.report.page import write_report
+
+    write_report(path, imputer, job.known, evaluation, read=job.read, settings=repeat(imputer, job.book), title=title)
