@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint types bench reproduce clean
+.PHONY: demo test lint types bench docs reproduce clean
 
 demo: $(STAMP)
 	$(BIN)/snapimpute demo --out demo-output
@@ -20,6 +20,11 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# The site, in build/site; every warning is an error. The tests build it, too.
+docs: $(STAMP)
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/site
+	@echo "build/site/index.html"
+
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 
@@ -30,7 +35,7 @@ reproduce: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[app,sdp,test]"
+	$(BIN)/python -m pip install --quiet --editable ".[app,excel,sdp,docs,test]"
 	@touch $@
 
 clean:

@@ -3,33 +3,117 @@
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DIRECTIVES = ("{toctree}", "{eval-rst}", "{literalinclude}")
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+_spec = importlib.util.spec_from_file_location("refresh_docs", ROOT / "tools" / "refresh_docs.py")
+assert _spec is not None
+assert _spec.loader is not None
+refresh = importlib.util.module_from_spec(_spec)
+sys.modules["refresh_docs"] = refresh
+_spec.loader.exec_module(refresh)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_examples_give_the_output_they_show(page):
     """Every >>> example of a page prints what the page says."""
-    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=flags)
+    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
     assert failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if refresh.FENCE.search(text(p))], ids=name)
+def test_commands_print_what_the_page_shows(page, tmp_path):
+    """Every command of a console block, run in the order of the page in one folder, prints what stands below it."""
+    if not Path("/bin/bash").exists():
+        pytest.skip("the commands of the pages are run by bash, which is not here")
+    checker = doctest.OutputChecker()
+    for block in refresh.FENCE.findall(text(page)):
+        for step in refresh.steps(block):
+            printed = refresh.run(step.command, tmp_path)
+            same = checker.check_output(step.shown + "\n", printed + "\n", FLAGS)
+            assert same, f"{step.command}\n--- the page\n{step.shown}\n--- now\n{printed}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_of_code_is_run(page):
+    """Blocks of Python are examples with >>>, and other blocks are of a kind that is run or none that could be."""
+    for kind, body in re.findall(r"^```(\S+)[^\n]*\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL):
+        assert kind in ("python", "console", *DIRECTIVES), f"who runs a block of {kind or 'nothing'}?"
+        if kind == "python":
+            assert body.startswith(">>> "), f"begin the example with >>>, so that it is run:\n{body[:80]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_that_are_listed_exist(page):
+    """A command that an indented block lists is one of ours, and a target of make is there."""
+    from snapimpute.cli.app import app
+
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    commands = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback}
+    commands |= {group.name for group in app.registered_groups}
+    for word, rest in re.findall(r"^    (snapimpute|make) ([a-z]+(?: / [a-z]+)*)", text(page), re.MULTILINE):
+        known = targets if word == "make" else commands
+        assert set(rest.split(" / ")) <= known, f"{word} {rest}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page):
     """Every relative link of a page points to a file that exists."""
-    links = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)#]+)", text(page))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
 
 
 def test_formula_table_names_tests_that_exist():
     """docs/formulas.md refers only to test files that are there."""
-    named = re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8"))
+    named = re.findall(r"`(test_\w+\.py)`", text(ROOT / "docs" / "formulas.md"))
     assert named
-    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []
+    assert [one for one in named if not (ROOT / "tests" / one).exists()] == []
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    """Sphinx makes the site of docs/ with warnings as errors, and every page of it is there."""
+    pytest.importorskip("sphinx", reason="the site is built by Sphinx: pip install '.[docs]'")
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(ROOT / "docs"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (tmp_path / page.relative_to(ROOT / "docs").with_suffix(".html")).exists()
+    shutil.rmtree(tmp_path)
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_gallery_examples_run(example, tmp_path):
+    """Every example of the gallery runs, and leaves the picture that the gallery shows."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-W", "error", str(example), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"gallery/{example.stem}.png" in text(ROOT / "docs" / "gallery.md")
+    assert (tmp_path / f"{example.stem}.png").read_bytes()[:4] == b"\x89PNG"

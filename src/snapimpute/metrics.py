@@ -185,8 +185,11 @@ def reliability(truth: ArrayLike, probabilities: ArrayLike, alphabet: AlphabetLi
         raise ValueError(f"expected probabilities of shape ({o.size}, {len(symbols)}), got {p.shape}")
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
-    right = _codes(symbols, o, "truth") == np.argmax(p, axis=1)
-    sure = p.max(axis=1)
+    return binned(p.max(axis=1), _codes(symbols, o, "truth") == np.argmax(p, axis=1), bins=bins)
+
+
+def binned(sure: NDArray[np.float64], right: NDArray[np.bool_], *, bins: int = 15) -> Reliability:
+    """Compare how sure something was with whether it was right, by equally wide bins; see `reliability`."""
     where = np.minimum((sure * bins).astype(np.intp), bins - 1)
     count = np.bincount(where, minlength=bins)
     used = count > 0

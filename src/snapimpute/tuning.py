@@ -303,12 +303,12 @@ class Search:
             error /= 2 * max(mean, 1e-300)
         rank, count = max(result.x.rank for result in results), max(result.n_iter for result in results)
         candidate = Candidate(lam, xi, mean, rank, count, error)
-        self.tried.append(candidate)
         self.losses[candidate] = lost[:: -(-lost.size // MOST_LOSSES)]
+        self.found[candidate] = found
         if (xi > 0) not in self.best or mean < self.best[xi > 0].score:
             self.best[xi > 0] = candidate
-        self.found[candidate] = found
         self.found = {c: kept for c, kept in self.found.items() if self._as_good(c, self.best[c.xi > 0])}
+        self.tried.append(candidate)  # last: an interruption may come anywhere, and what was tried can be chosen
         if self.progress is not None:
             self.progress(candidate)
         return candidate

@@ -1,0 +1,90 @@
+"""Run the `console` blocks of pages and write what they print into the pages.
+
+    python tools/refresh_docs.py docs/command.md README.md
+
+Read the difference before it is committed: the tests compare pages with the same commands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TIMES = re.compile(r"\b\d[\d.,]* (?:µs|ms|s|min|h)(?: \d+ (?:s|min))? in all")
+PROGRESS = re.compile(r"; at most .* left$")
+"""What differs from run to run."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a page, and what the page says that it prints."""
+
+    command: str
+    shown: str
+
+
+def steps(block: str) -> Iterator[Step]:
+    """Cut a block: a line that begins with `$ ` is a command, with its here-document; what follows is output."""
+    lines = block.splitlines()
+    while lines:
+        first = lines.pop(0)
+        if not first.startswith("$ "):
+            raise ValueError(f"a console block begins with '$ ', not with {first!r}")
+        command = [first[2:]]
+        end = re.search(r"<< '(\w+)'", first)
+        while end and command[-1] != end[1]:
+            command.append(lines.pop(0))
+        shown = []
+        while lines and not lines[0].startswith("$ "):
+            shown.append(lines.pop(0))
+        yield Step("\n".join(command), "\n".join(shown))
+
+
+def run(command: str, folder: Path) -> str:
+    """Run a command as a user would, in a folder, with the environment of this interpreter; return all it prints."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "COLUMNS": "110", "TERM": "dumb", "NO_COLOR": "1"}
+    done = subprocess.run(  # noqa: S603  the pages are ours
+        ["/bin/bash", "-c", command],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines() if not PROGRESS.search(line)]
+    return TIMES.sub("... in all", "\n".join(lines))
+
+
+def refreshed(text: str, folder: Path) -> str:
+    """A page with the outputs of now."""
+
+    def again(found: re.Match[str]) -> str:
+        parts = []
+        for step in steps(found[1]):
+            printed = run(step.command, folder)
+            parts += [f"$ {step.command}", *([printed] if printed else [])]
+        return "```console\n" + "\n".join(parts) + "\n```"
+
+    return FENCE.sub(again, text)
+
+
+def main() -> None:
+    """Refresh the pages named."""
+    for name in sys.argv[1:]:
+        page = Path(name)
+        with tempfile.TemporaryDirectory() as folder:
+            page.write_text(refreshed(page.read_text(encoding="utf-8"), Path(folder)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
