@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import warnings
 from collections.abc import Iterator
@@ -226,7 +225,7 @@ def test_a_callback_and_other_code_is_refused(tmp_path, X):
         pass
 
     path = tmp_path / "a.snap"
-    with pytest.raises(ValueError, match=r"callback is code.*set_params\(callback=None\)"):
+    with pytest.raises(ValueError, match=r"callback is code.*set_params\(callback=None, progress=None\)"):
         si.SnapImputer("1:5", callback=lambda _: None, **GIVEN).fit(X).save(path)
     with pytest.raises(TypeError, match=r"a model cannot hold a .*Own: it takes [^`]*$"):
         si.SnapImputer("1:5", spectral=Own(1.0), xi=0.0).fit(X).save(path)
@@ -247,11 +246,11 @@ def test_nothing_is_half_written(monkeypatch, tmp_path, X, what):
         raise OSError(28, "No space left on device")
 
     if what == "write":
-        real = os.fdopen
+        real = pathlib.Path.open
 
         class Full:
-            def __init__(self, handle: int, mode: str) -> None:
-                self.file = real(handle, mode)
+            def __init__(self, path: pathlib.Path, mode: str) -> None:
+                self.file = real(path, mode)
 
             def __enter__(self) -> Full:
                 return self
@@ -263,7 +262,10 @@ def test_nothing_is_half_written(monkeypatch, tmp_path, X, what):
                 self.file.write(data[: len(data) // 2])
                 full()
 
-        monkeypatch.setattr(os, "fdopen", Full)
+        def opened(path: pathlib.Path, mode: str = "r", **more: Any) -> Any:
+            return Full(path, mode) if "w" in mode else real(path, mode, **more)
+
+        monkeypatch.setattr(pathlib.Path, "open", opened)
     else:
         monkeypatch.setattr(pathlib.Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
