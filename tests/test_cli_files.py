@@ -261,7 +261,7 @@ def test_pipes(snap, wide_frame, completed):
     data = wide_frame.write_csv().encode()
     done = snap("complete", "-", "-o", "-", *FIVE, stdin=data)
     np.testing.assert_array_equal(pl.read_csv(io.BytesIO(done.stdout)).drop("who").to_numpy(), completed)
-    assert "file: standard input" in done.err
+    assert done.err.startswith("read standard input: format csv")
     assert "wrote standard output" in done.err
     done = snap("complete", "-", "-o", "-", "--to", "parquet", *FIVE, "--json", stdin=data)
     np.testing.assert_array_equal(pl.read_parquet(io.BytesIO(done.stdout)).drop("who").to_numpy(), completed)
@@ -423,6 +423,10 @@ def test_labels_in_triplets(snap):
     rng = np.random.default_rng(0)
     rows = [(f"u{i}", f"v{j}", "ny"[(i + j) % 2]) for i in range(12) for j in range(8) if rng.random() < 0.6]
     pl.DataFrame(rows, schema=["row", "column", "value"], orient="row").write_csv("in.csv")
+    table = pl.DataFrame(rows, schema=["row", "column", "value"], orient="row")
+    table.write_csv("bare.csv", include_header=False)
+    done = snap("complete", "bare.csv", "-o", "bare.csv.out", "--to", "csv", "-a", "n,y", "--lam", 0.5, "--json").json
+    assert done["known"] == len(rows)
     for alphabet in ("n,y", "infer"):
         snap("complete", "in.csv", "-o", "out.csv", "-a", alphabet, "--lam", 0.5, "--xi", 0.01)
         table = frame("out.csv")
@@ -724,12 +728,12 @@ def test_what_is_read_and_fitted_is_told(snap, wide_csv):
     """To people: how the file was read, the strengths, how the fit ended, what was written."""
     done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5")
     for part in (
-        "file: wide.csv",
-        "delimiter: comma",
-        "layout: wide",
-        "row labels: column 'who'",
+        "read wide.csv: format csv",
+        "delimiter comma",
+        "layout wide: one row a line",
+        "row labels column 'who'",
         "table: 24 rows × 10 columns",
-        "(chosen on held-out cells)",
+        "(λ, ξ, centre chosen on held-out cells)",
         "did discreteness beat rounding?",
         "wrote out.csv: ",
     ):
@@ -756,6 +760,17 @@ def test_progress_tells_of_scores_and_time(snap, wide_csv, monkeypatch):
     assert any("held-out loss" in line and "rank" in line and "left" in line for line in lines)
     assert any("iteration 1, objective" in line and "held-out loss" in line for line in lines)
     assert "held-out loss" not in done.out
+
+
+def test_a_terminal_gets_a_live_line(snap, wide_csv, monkeypatch):
+    """Drawn beside the output and wiped away at the end; what is written is the same."""
+    snap("complete", wide_csv, "-o", "plain.csv", "-a", "1:5")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = snap("complete", wide_csv, "-o", "-", "-a", "1:5")
+    assert done.out == Path("plain.csv").read_text()
+    assert "\x1b[" in done.err
+    assert "fitting" in done.err
+    assert "left" in done.err
 
 
 # -------------------------------------------------------------------- what is not overwritten

@@ -218,6 +218,36 @@ def test_a_header_is_found(text, header):
     assert found.rows == text.count("\n") - header
 
 
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("low,high,low\nhigh,,low\n", False),
+        ("ann,high,low\nbob,,low\n", False),
+        ("id,q1,q2\nann,high,low\n", True),
+        ("u1,i1,low\nu1,i2,high\n", False),
+        ("user,item,answer\nu1,i2,high\n", True),
+        (",high,NA\nbob,,low\n", False),
+    ],
+)
+def test_symbols_that_are_text_are_no_header(text, header):
+    """Where the labels of the alphabet are known, a line of them is a row."""
+    assert (as_text(text.encode(), "x", Options(labels=["low", "high"])).names is not None) == header
+
+
+def test_a_delimiter_at_the_end_of_each_line_makes_no_column(put):
+    """What has neither name nor values is carried along, not filled with symbols."""
+    source = wide(put("id,a,b,,\nann,1,2,,\nbob,3,,,\n"))
+    assert source.values.columns == ["a", "b"]
+    assert source.filled(source.values.with_columns(pl.Series("b", [2, 5]))).rows()[1] == (
+        "bob",
+        "3",
+        "5",
+        None,
+        None,
+    )
+    assert wide(put("id,a,\nann,1,2\nbob,3,\n")).values.columns == ["a", ""]
+
+
 def test_what_is_said_about_the_header_counts(put):
     """--header and --no-header are stronger than what it looks like."""
     path = put("5,4,3\n1,2,3\n4,4,1\n")

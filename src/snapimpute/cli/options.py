@@ -116,6 +116,7 @@ class Reading:
             missing=self.missing or (),
             leave=self.leave or (),
             duplicates=self.duplicates,  # type: ignore[arg-type]
+            labels=self.spec.labels,
         )
 
 

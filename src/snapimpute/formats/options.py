@@ -41,6 +41,8 @@ class Options:
         Columns that are carried along as they are.
     duplicates : {"error", "last"}
         What to do where a cell is given twice.
+    labels : collection of str
+        What cells may hold besides numbers, so that a first line of such is not taken for names.
     """
 
     format: str | None = None
@@ -53,6 +55,7 @@ class Options:
     missing: Sequence[str] = ()
     leave: Sequence[str] = ()
     duplicates: Literal["error", "last"] = "error"
+    labels: Collection[str] = ()
 
     def codes(self, labels: Collection[str] = ()) -> list[str]:
         """All text that means missing; what is a label, such as None beside some and all, only if a user says so."""

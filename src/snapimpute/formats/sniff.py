@@ -131,7 +131,7 @@ def as_text(data: bytes, where: str, options: Options) -> Text:
             f"delimiter with --delimiter (now {shown})"
         )
     data, sample = found.data, _sampled(found.data, delimiter, quoted)
-    header = _has_header(sample, options.codes()) if options.header is None else options.header
+    header = _has_header(sample, options) if options.header is None else options.header
     names = _first_row(data, delimiter, quoted) if header else None
     return Text(data, delimiter, shown, names, quoted, found.lines - header, notes)
 
@@ -251,13 +251,16 @@ def _cut(lines: Sequence[str], sign: str) -> tuple[float, int]:
     return (counts.count(counts[0]) / len(counts), counts[0]) if counts[0] else (0.0, 0)
 
 
-def _has_header(rows: Sequence[Sequence[str]], codes: Sequence[str]) -> bool:
+def _has_header(rows: Sequence[Sequence[str]], options: Options) -> bool:
     """Whether the first line names columns, by the first lines.
 
-    It does if there is text in it, unless a number comes twice, or it is a triplet whose value comes again below.
+    It does if there is text in it, unless a number comes twice, or it is a triplet whose value comes again below, or
+    symbols are text and are all there is beside labels of a row.
     Numbers alone are names if they are 0, 1, 2, … or 1, 2, 3, …; or if only the first is missing, above labels.
     """
-    first, rest = [cell.strip() for cell in rows[0]], rows[1:]
+    first, rest, codes = [cell.strip() for cell in rows[0]], rows[1:], options.codes(options.labels)
+    if {*first[1:]} - {*codes} <= {*options.labels} or (len(first) in (3, 4) and first[2] in options.labels):
+        return False
     known = [cell for cell in first if cell not in codes]
     numbers = [cell for cell in known if is_number(cell)]
     if len(numbers) < len(known):

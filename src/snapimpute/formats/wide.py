@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,7 @@ def wide(
 ) -> Wide:
     """Sort the columns of a frame into labels, values and others."""
     left = [_column(frame, name, "--leave", where) for name in options.leave]
+    left += [name for name in frame.columns if name not in left and _is_nothing(frame[name])]
     rest = [name for name in frame.columns if name not in left]
     if not rest:
         raise ValueError(f"{where}: every column is left alone, so that there is nothing to complete")
@@ -142,6 +144,11 @@ def wide(
     more = [("row labels", labels)]
     more += [("left as they are", ", ".join(map(repr, left)))] * bool(left)
     return Wide(frame, values, index, left, where, [*notes, *more], named, first)
+
+
+def _is_nothing(column: pl.Series) -> bool:
+    """Whether a column has neither a name nor a value: what a delimiter at the end of each line makes."""
+    return re.fullmatch(r"( \(\d+\))?", column.name) is not None and column.alias("x").null_count() == column.len()
 
 
 def _column(frame: pl.DataFrame, name: str, option: str, where: str) -> str:
