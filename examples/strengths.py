@@ -11,9 +11,7 @@ import matplotlib.pyplot as plt
 import snapimpute as si
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-data = si.datasets.low_rank_alphabet(
-    (100, 80), rank=5, alphabet="-1,1", kind="blocks", observed=0.08, random_state=0
-)
+data = si.datasets.low_rank_alphabet((100, 80), rank=5, alphabet="-1,1", kind="blocks", observed=0.08, random_state=0)
 recipe = si.tuning.Recipe(data.alphabet, discrete="l0-fractional", center="mean")
 choice = si.tuning.choose(data.observations, recipe)
 print(choice.verdict)
