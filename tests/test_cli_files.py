@@ -352,7 +352,7 @@ def test_a_table_without_gaps(snap, long_frame):
 def test_the_same_seed_gives_the_same_bytes(snap, wide_csv):
     """With tuning."""
     for name in ("a.csv", "b.csv"):
-        snap("complete", wide_csv, "-o", name, "-a", "1:5", "--seed", 3, "-q")
+        assert snap("complete", wide_csv, "-o", name, "-a", "1:5", "--seed", 3, "--json").json["seed"] == 3
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
 
 
@@ -844,6 +844,7 @@ def test_two_results_do_not_go_to_one_file(snap, wide_csv):
         (["predict", "m.snap"], "give a table with rows to complete, or --cells"),
         (["predict", "m.snap", "in.csv", "--cells", "c.csv"], "not both"),
         (["predict", "m.snap", "in.csv", "-a", "1:5"], "the model has its alphabet"),
+        (["predict", "m.snap", "in.csv", "--layout", "x"], "--layout is one of auto"),
         (["predict", "m.snap", "--cells", "in.csv", "-o", "x.npz"], "npz holds a matrix"),
         (["recommend", "m.snap"], "give labels of rows, or --all"),
         (["recommend", "m.snap", "u1", "--all"], "not both"),
@@ -1308,6 +1309,17 @@ def test_a_real_signal_while_it_waits_for_a_pipe(snap):
         assert process.wait(60) == 130
     assert said == "snapimpute: interrupted; no file was left half written\n"
     assert os.listdir() == []
+
+
+def test_an_interruption_while_the_commands_are_loaded(snap, monkeypatch):
+    """That takes a second or two, in which a person may think again."""
+
+    def stop() -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("snapimpute.cli._app", stop)
+    done = snap("complete", "in.csv", ok=False)
+    assert (done.code, done.err) == (130, "snapimpute: interrupted; no file was left half written\n")
 
 
 def test_debugging_shows_the_traceback(snap, monkeypatch):

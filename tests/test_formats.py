@@ -149,6 +149,12 @@ def test_the_delimiter_is_the_one_that_cuts_evenly(text, name):
         assert as_text(text.encode(), "x", Options()).shown == name
 
 
+def test_the_end_of_the_sample_does_not_matter():
+    """It may be in the middle of a line, which then has fewer delimiters than the others."""
+    text = "1,5;2,5;3,5;4,5\n" * 6000
+    assert as_text(text.encode(), "x", Options()).shown == "semicolon"
+
+
 def test_names_in_a_long_first_line_are_not_cut_at_spaces(put):
     """A line longer than the sample says little: a space is the last thing to be taken for a delimiter."""
     names = [f"Film number {j} (1995)" for j in range(5000)]
@@ -673,7 +679,8 @@ def test_movielens_is_read_as_it_is(put):
         ("q1,q2,q3\n1,2,3\n1,3,2\n2,2,5\n2,1,1\n", FIVE, "wide"),  # nothing but symbols
         ("q1,q2,q3\n1,2,3\n1,3,2\n2,2,1\n2,1,1\n", ["infer"], "wide"),
         ("x,y,z\nlow,low,high\nlow,high,\nhigh,low,low\n", ["low,high"], "wide"),
-        ("who,what,value\nann,x,5\n,y,4\nbob,x,3\n", FIVE, "wide"),  # a label is missing
+        ("who,what,value\nann,x,5\nann,y,4\n,x,3\n", FIVE, "wide"),  # a label is missing
+        ("who,what,value\nann,x,5\nann,,4\nbob,x,3\n", FIVE, "wide"),
         ("who,what,value,more\nann,x,5,1\nann,y,4,2\nbob,x,3,3\n", FIVE, "wide"),
         ("who,what\nann,x\nann,y\n", FIVE, "wide"),
         ("who,what,value\nann,x,5\nann,y,4\nbob,x,3\n", ["x=1:5", "y=1:5"], "triplets"),  # columns in the cells
@@ -897,6 +904,13 @@ def test_dense_matrices(put, kind, first):
     assert source.row_labels.tolist() == [first, first + 1]
     assert f"counted from {first}" in told(source)["column names"]
     assert f"counted from {first}" in told(source)["row labels"]
+
+
+def test_a_matrix_has_no_labels(put):
+    """Its first column is one of values, whatever stands in it; and its rows are no triplets."""
+    assert "2 value(s) not in" in refused(put(saved(np.save, np.array([[9, 1], [8, 2]]))))
+    three = np.array([[7, 1, 5], [7, 2, 4], [8, 1, 3]])
+    assert wide(put(saved(np.save, three)), ["any"]).shape == (3, 3)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "bool", "float16", "float32"])

@@ -168,8 +168,7 @@ def _binary(data: bytes, kind: str, where: str) -> pl.DataFrame:
         if kind == "parquet":
             return pl.read_parquet(io.BytesIO(data))
         if kind == "excel":
-            frame = pl.read_excel(io.BytesIO(data), infer_schema_length=None, raise_if_empty=False)
-            return frame.cast({name: pl.String for name in frame.columns if frame[name].dtype == pl.Null})
+            return pl.read_excel(io.BytesIO(data), infer_schema_length=None, raise_if_empty=False)
         stream = data[:6] != b"ARROW1"
         return pl.read_ipc_stream(io.BytesIO(data)) if stream else pl.read_ipc(io.BytesIO(data))
     except ImportError:
