@@ -112,7 +112,8 @@ def test_reference_table(movielens, row):
         return {"nmse": float(error @ error / (values @ values))}
 
     problem = si.Problem(observations, row.spectral, row.discrete(observations.values))
-    result = si.solve(problem, APG(), max_iter=150, tol=0, callback=score, evaluate_every=150)
+    kind = "float64" if row.observed == 20 else "float32"  # the others in the precision that halves their time
+    result = si.solve(problem, APG(), max_iter=150, tol=0, callback=score, evaluate_every=150, dtype=kind)
 
     nmse = result.history["nmse"]
     assert result.n_iter == 150
