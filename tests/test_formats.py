@@ -441,6 +441,7 @@ def test_what_was_made_of_a_file_is_checked(put, monkeypatch):
     ("text", "alphabet", "index"),
     [
         ("id,a,b\n7,1,2\n8,3,4\n", FIVE, "id"),
+        ("id,a,b\n1,1,2\n2,3,4\n", FIVE, "id"),  # its name says it
         ("name,a,b\nann,1,2\nbob,3,4\n", FIVE, "name"),
         ("x,a,b\n7,1,2\n8,3,4\n", ["x=any", "1:5"], None),  # it has an alphabet of its own
         ("q1,a,b\n1,1,2\n2,3,4\n", FIVE, None),  # symbols
@@ -517,6 +518,9 @@ def test_text_among_numbers_is_told_with_what_to_do(put):
     ):
         assert part in message
     assert "'inf'" in refused(put("a,b\n1,2\ninf,3\n"), index="none")
+    assert "the column 'group' are text" in refused(put("group,a,b\nx,1,2\nx,3,4\n"))  # no labels: they come again
+    few = put("id,a,b\nann,1,2\nbob,x,4\ncleo,2,1\n")
+    assert "1 cell(s) of the column 'a' are text" in refused(few, ["infer"])  # most of it is numbers
 
 
 def test_symbols_outside_the_alphabet_are_told_by_cell_and_count(put):
@@ -685,7 +689,7 @@ def test_movielens_is_read_as_it_is(put):
         ("who,what\nann,x\nann,y\n", FIVE, "wide"),
         ("who,what,value\nann,x,5\nann,y,4\nbob,x,3\n", ["x=1:5", "y=1:5"], "triplets"),  # columns in the cells
         ("who,what,value\n1,2,5\n1,3,4\n2,2,3\n", ["value=1:5", "infer"], "wide"),  # a column of the file
-        ("who,what,value\n" + "".join(f"{i % 7},{i},{i * 0.1}\n" for i in range(200)), ["any"], "wide"),
+        ("who,what,value\n" + "".join(f"{i % 7},{i % 40},{i * 0.1}\n" for i in range(200)), ["any"], "wide"),
     ],
 )
 def test_layouts_are_told_apart(put, text, alphabet, layout):
