@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TESTS  := $(VENV)/.tests
 
 .PHONY: demo test lint types bench docs reproduce clean
 
@@ -10,14 +11,14 @@ demo: $(STAMP)
 	$(BIN)/snapimpute demo --out demo-output
 
 # Two processes with one BLAS thread each: faster than one process with two.
-test: $(STAMP) lint types
+test: $(TESTS) lint types
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(TESTS)
 	$(BIN)/mypy
 
 # The site, in build/site; every warning is an error. The tests build it, too.
@@ -36,6 +37,12 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[app,excel,sdp,docs,test]"
+	@touch $@
+
+# What only the tests need. A torch for the CPU is enough for them; without it the tests of its backend are skipped.
+$(TESTS): $(STAMP)
+	$(BIN)/python -m pip install --quiet "torch==2.13.0" "triton>=3.6" \
+	  || echo "torch could not be installed: the tests of its backend will be skipped"
 	@touch $@
 
 clean:

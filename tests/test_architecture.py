@@ -25,7 +25,7 @@ LAYERS = [
     ["checks"],
     ["observations"],
     ["penalties", "operators", "losses"],
-    ["discreteness"],
+    ["discreteness", "backends"],
     ["sampling"],
     ["problem"],
     ["solvers"],
@@ -166,9 +166,25 @@ def test_optional_libraries_are_imported_when_used(library):
         f"{module}:{line}"
         for module in MODULES
         for line, name in imports(module, only_on_import=True)
-        if name.split(".")[0] == library
+        if name.split(".")[0] == library and module not in BEHIND
     ]
     assert early == [], f"move the import of {library} into the function that needs it"
+
+
+BEHIND = {module for module in MODULES if module.startswith("snapimpute.backends.")}
+"""Modules that need torch as a whole; only `snapimpute.backends` leads to them, when one is asked for."""
+
+
+def test_the_modules_of_a_backend_wait_until_it_is_asked_for():
+    """What needs torch is imported by name inside a function."""
+    early = [
+        f"{module}:{line}"
+        for module in MODULES
+        for line, name in imports(module, only_on_import=True)
+        if name in BEHIND and module not in BEHIND
+    ]
+    assert early == []
+    assert {part(module) for module in outer_users("torch")} == {"backends"}
 
 
 HEAVY = ["numba", "scipy", "sklearn", "matplotlib", "pandas", "polars", "pyarrow"]

@@ -1334,3 +1334,23 @@ def test_a_package_that_is_missing_is_named(snap, monkeypatch):
     """The command without its extra says what to install."""
     monkeypatch.setitem(sys.modules, "snapimpute.cli.app", None)
     one_line(snap("solvers", ok=False), "pip install", "snapimpute[app]")
+
+
+# ---------------------------------------------------------------- another backend
+def test_a_backend_is_used_and_named(snap, tmp_path):
+    """The fit is done there, and the line about it says so."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "votes.csv").write_text("a,b,c\n1,0,\n0,1,1\n1,,0\n0,1,1\n")
+    done = snap("complete", "votes.csv", "-a", "0,1", *FAST, "--backend", "torch:cpu", "-o", "out.csv")
+    assert "Computed with torch on cpu." in done.out
+
+
+@pytest.mark.parametrize(
+    ("backend", "says"), [("jax", "backend must be one of"), ("torch:gpu", "torch knows no device")]
+)
+def test_a_backend_that_is_not_there_is_said_before_anything_is_read(snap, backend, says):
+    """Bad usage, and no file is looked for."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    done = snap("complete", "missing.csv", "-a", "0,1", "--backend", backend, "-o", "out.csv", ok=False)
+    assert done.code == 2
+    assert says in done.err

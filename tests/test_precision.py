@@ -11,9 +11,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import snapimpute as si
-from snapimpute import discreteness, sampling
-from snapimpute.discreteness import SINGLE, Need
+from snapimpute import sampling
 from snapimpute.operators import LowRank, MappedLowRank, Sparse, partial_svd, tiled
+from snapimpute.operators.place import Need
+from snapimpute.operators.tiled import SINGLE
 from snapimpute.problem import Problem
 from snapimpute.solvers import APG, FPC, SOLVERS, FaNCL, SoftImpute, Solver, continuation, proximal
 
@@ -354,7 +355,7 @@ def test_problem_in_another_precision():
 @pytest.fixture
 def worth_single(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table is worth float32 tiles."""
-    monkeypatch.setattr(discreteness, "WORTH_SINGLE", 0)
+    monkeypatch.setattr(tiled, "WORTH_SINGLE", 0)
 
 
 def rating_like(shape: tuple[int, int], seed: int) -> LowRank:
@@ -374,8 +375,12 @@ def test_error_of_float32_tiles(penalty, worth_single):
         need = Need(error=1.0)
         coarse, exact = (problem.gradient_step(y, problem.at_observed(y), 1.0, need=n) for n in (need, Need()))
         real = np.linalg.norm(coarse.to_dense() - exact.to_dense())
-        assert 0 < real <= problem.tile_error(y, need)
-        assert problem.tile_error(y, need) == SINGLE * y.norm()
+        assert 0 < real <= coarse.error == SINGLE * y.norm()
+        assert exact.error == 0
+
+
+def tile_error(problem: Problem, y: LowRank, need: Need) -> float:
+    return problem.gradient_step(y, problem.at_observed(y), 1.0, need=need).error
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -409,7 +414,7 @@ def test_float32_tiles_lead_to_the_same_optimum(solver, monkeypatch, spy):
     problem = problem_for(solver.name, SMALL, discrete=True)
     objectives = []
     for worth in (0, 1 << 60):
-        monkeypatch.setattr(discreteness, "WORTH_SINGLE", worth)
+        monkeypatch.setattr(tiled, "WORTH_SINGLE", worth)
         spy.tiles.clear()
         objectives.append(si.solve(problem, solver, tol=1e-8, max_iter=400).objective)
         assert (SINGLE_TYPE in spy.tiles) == (worth == 0)
@@ -422,9 +427,11 @@ def test_float32_tiles_count_in_the_certificate(worth_single):
     history = si.solve(problem, SoftImpute(), max_iter=3, tol=0).history
     assert np.isfinite(history["certificate"]).all()
     y = rating_like(LARGE, 0)
-    assert problem.tile_error(y, Need(error=1.0)) > 0
-    assert problem.tile_error(y, Need(error=1e-9)) == 0
-    assert problem.tile_error(y, Need()) == 0
+    assert tile_error(problem, y, Need(error=1.0)) > 0
+    assert tile_error(problem, y, Need(error=1e-9)) == 0
+    assert tile_error(problem, y, Need()) == 0
+    half = problem.gradient_step(y, problem.at_observed(y), 0.5, need=Need(error=1.0))
+    assert half.error == 0.5 * tile_error(problem, y, Need(error=1.0))
 
 
 def test_float32_tiles_are_for_large_convex_float64_problems(monkeypatch, spy):
@@ -432,10 +439,10 @@ def test_float32_tiles_are_for_large_convex_float64_problems(monkeypatch, spy):
     jumping = Problem(observed(SMALL), si.Nuclear(5.0), si.L0("1:5", xi=0.05))
     convex = problem_for("apg", SMALL, discrete=True)
     for problem, worth in ((jumping, 0), (convex, 1 << 60)):
-        monkeypatch.setattr(discreteness, "WORTH_SINGLE", worth)
+        monkeypatch.setattr(tiled, "WORTH_SINGLE", worth)
         spy.tiles.clear()
         si.solve(problem, APG(), max_iter=3, tol=0)
         assert set(spy.tiles) == {DOUBLE_TYPE}
-    monkeypatch.setattr(discreteness, "WORTH_SINGLE", 0)
+    monkeypatch.setattr(tiled, "WORTH_SINGLE", 0)
     y = rating_like(SMALL, 0)
-    assert convex.astype("float32").tile_error(y.astype("float32"), Need(error=1.0)) == 0
+    assert tile_error(convex.astype("float32"), y.astype("float32"), Need(error=1.0)) == 0

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import snapimpute as si
 from snapimpute import sampling
-from snapimpute.discreteness import Need
 from snapimpute.operators import Dense, threads, tiled
+from snapimpute.operators.place import Need
 from snapimpute.sampling import DAMPING, GROWTH, NOISE, WEIGHT, Sampler, compressed
 from snapimpute.solvers import (
     APG,

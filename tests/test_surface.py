@@ -21,9 +21,10 @@ def table(score: Callable[[int, int], float], *, discrete: str | None = "l1", la
     visited, ranks = [], options.pop("ranks", {})
 
     class Known(Surface):
-        def _fit(self, lam: int, xi: int) -> Point:
+        def _fit(self, lam: int, xi: int, before: tuple[int, int] | None) -> Point:
             visited.append((lam, xi))
-            return Point(lam, xi, score(lam, xi), 1.0, SimpleNamespace(x=SimpleNamespace(rank=ranks.get(lam, 0))))
+            result = SimpleNamespace(x=SimpleNamespace(rank=ranks.get(lam, 0)))
+            return Point(lam, xi, score(lam, xi), 1.0, result, before)
 
     recipe = Recipe(si.Alphabet.of("1:5"), options.pop("spectral", "nuclear"), discrete)
     observations = si.Observations.from_dense([[1.0, 2.0], [3.0, 4.0]])
@@ -63,15 +64,26 @@ def test_larger_xi_begin_above_the_best_and_end_when_they_are_worse():
     surface, visited = table(lambda lam, xi: ridge[xi][1] + (lam - ridge[xi][0]) ** 2)
     best = surface.best()
     assert (best.lam, best.xi, best.nmse) == (4, 2, 1.0)
-    assert [place for place in visited if place[1] == 1] == [(5, 1), (6, 1), (4, 1)]
+    assert [place for place in visited if place[1] == 1] == [(5, 1), (4, 1), (6, 1)]
     assert not [place for place in visited if place[1] == 4]
 
 
-def test_a_path_that_is_best_where_it_begins_goes_up():
-    """The best λ may lie above where the path began."""
+def test_the_best_lam_may_lie_far_above():
+    """The larger ξ, the larger the best λ: a path goes up as far as that helps."""
     surface, _ = table(lambda lam, xi: (lam - (7 if xi == 0 else 2)) ** 2 - xi)
     best = surface.best()
     assert (best.lam, best.xi) == (2, 4)
+
+
+def test_a_valley_below_does_not_hide_a_deeper_one_above():
+    """Down from where it began the error falls a little, up it falls further: both ways are walked."""
+    above = {6: 10.0, 5: 9.0, 4: 5.0, 3: 1.0, 2: 4.0, 7: 9.9, 8: 9.5, 9: 9.6}
+    ranks = dict.fromkeys(range(5, 7), 1)  # up it goes from high ranks, too
+    surface, _ = table(
+        lambda lam, xi: 20 + (lam - 7) ** 2 if xi == 0 else above.get(lam, 12.0) + 5 * (xi > 1), plain={}, ranks=ranks
+    )
+    best = surface.best()
+    assert (best.lam, best.xi, best.nmse) == (3, 1, 1.0)
 
 
 def test_climbing_ends_where_no_neighbour_is_better():
@@ -138,14 +150,25 @@ def test_a_fit_starts_beside_another(real, monkeypatch):
     assert starts[-1] is first.result.x
 
 
-def test_down_to_comes_from_the_largest_lam(real):
-    """First the λ of ξ = 0, then the last step at its own ξ."""
+def test_the_way_to_a_point_is_followed_on_other_data(real):
+    """All the fits that led there, in their order and each from the one before, on the data of another surface."""
     known, held = real
     recipe = Recipe(si.Alphabet.of("1:5"), "nuclear", "l0")
-    surface = Surface(known, held, recipe, "niapg", lam_grid(known, recipe), 0)
-    start = surface.down_to(3, 1)
-    assert sorted(surface.plain) == [(0, 0), (1, 0)]
-    assert list(surface.others) == [(2, 1)]
-    assert start is surface.others[2, 1].result.x
-    assert surface.down_to(0, 1) is None
-    assert surface.down_to(2, 0) is surface.plain[1, 0].result.x
+    lams = lam_grid(known, recipe)
+    first, second = (Surface(some, held, recipe, "niapg", lams, 0) for some in (known, held))
+    for place in ((0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (3, 1)):
+        point = first.at(*place)
+    way = first.way_to(point)
+    assert way == [(0, 0), (1, 0), (1, 1), (2, 1), (3, 1)]
+    reached = second.follow(way)
+    assert (reached.lam, reached.xi) == (3, 1)
+    assert second.way_to(reached) == way
+    assert [*second.plain, *second.others] == way
+    by_hand = None
+    for lam, xi in way:
+        problem = recipe.problem(held, lams[lam], second.xis[xi])
+        solver = "ais-impute" if problem.convex else "niapg"
+        options = {"max_iter": 40, "tol": 1e-4, "evaluate_every": 40, "dtype": "float32"}
+        by_hand = si.solve(problem, solver, x0=by_hand, **options).x
+    np.testing.assert_array_equal(reached.result.x.s, by_hand.s)
+    assert first.way_to(first.at(0, 0)) == [(0, 0)]

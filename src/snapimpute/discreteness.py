@@ -16,38 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.observations import Observations
-from snapimpute.operators import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sum, cell_sum
+from snapimpute.operators import ColumnGroups, LowRank, MatrixOperator, Sum, cell_sum, mapped
 from snapimpute.operators.base import ENTRIES
+from snapimpute.operators.place import EXACT, Need, place_of, put_beside
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Line, Moments
 from snapimpute.types import Array, CellMap
 
 Index = NDArray[np.intp]
 Total = Literal["value", "envelope", "landing"]
-
-SINGLE = 2 * float(np.finfo(np.float32).eps)
-"""Error of a matrix made of float32 tiles, relative to its Frobenius norm; rounding alone is about a third of it."""
-
-
-WORTH_SINGLE = 1 << 18
-"""Cells from which on float32 tiles are worth it."""
-
-
-class Need(NamedTuple):
-    """How good the prox of the discrete term has to be, from whoever takes a step with it.
-
-    ``error`` is allowed in the Frobenius norm. Singular values up to
-    ``threshold`` will be set to 0, and the step will mostly be felt in the
-    spaces of the orthonormal ``left`` and ``right``.
-    """
-
-    error: float = 0.0
-    threshold: float = 0.0
-    left: Array | None = None
-    right: Array | None = None
-
-
-EXACT = Need()
 
 
 class Part(NamedTuple):
@@ -86,7 +63,7 @@ class DiscreteTerm:
             raise ValueError(
                 f"{self.penalty.which.size} columns have a penalty, but the table has {self.observations.shape[1]}"
             )
-        belongs = self.penalty.which[self.observations.cols]
+        belongs = put_beside(self.observations.cols, self.penalty.which)[self.observations.cols]
         return [
             Part(penalty, cols, np.flatnonzero(belongs == self.penalty.which[cols[0]]))
             for penalty, cols in self.penalty.groups()
@@ -130,35 +107,24 @@ class DiscreteTerm:
         penalty = self.parts[i].penalty
         if isinstance(penalty, CellPenalty):
             line, rest = penalty.line(step), penalty.compiled_remainder(step)
-            straight = LowRank.combine([line.slope, 1.0], [x, LowRank.constant(x.shape, line.shift, x.dtype)])
+            straight = LowRank.combine([line.slope, 1.0], [x, x.constant_beside(line.shift)])
             size = _move(seen, line, rest)
             if rest is None:
                 return straight, seen
             return Sum((straight, self._remainder(i, x, rest, size, step, need))), seen
         if isinstance(penalty, L2):
             scale, shift = penalty.shrinkage(_hidden_moments(x, seen), step)
-            moved = LowRank.combine([scale, 1.0], [x, LowRank.constant(x.shape, shift, x.dtype)])
+            moved = LowRank.combine([scale, 1.0], [x, x.constant_beside(shift)])
             return moved, x.dtype.type(scale) * seen + x.dtype.type(shift)
         return x, seen
 
     def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
-        """What the line leaves of the prox, by all tiles; in float32 where the error allowed is large enough.
+        """What the line leaves of the prox, by all tiles; in lower precision where the error allowed is large enough.
 
-        ``size`` is its root mean square on the observed cells.
+        ``size`` is its root mean square on the observed cells. Where the prox
+        jumps, rounding could carry a cell over the edge.
         """
-        return MappedLowRank(x, rest, tile_dtype=np.float32 if self.tile_error(x, need) else None)
-
-    def tile_error(self, x: LowRank, need: Need) -> float:
-        """The error that tiles of lower precision make at X; 0 if none are used.
-
-        Where the prox jumps, rounding could carry a cell over the edge; a small
-        matrix is not worth the trouble.
-        """
-        small = x.shape[0] * x.shape[1] < WORTH_SINGLE
-        if small or not self.penalty.convex or need.error == 0 or x.dtype != np.float64:
-            return 0.0
-        error = SINGLE * x.norm()
-        return error if error <= need.error else 0.0
+        return mapped(x, rest, need=need if self.penalty.convex else EXACT)
 
     def prox_dense(self, x: Array, step: float = 1.0) -> Array:
         """prox(X) on Ωᶜ and X on Ω, for an array that holds the whole matrix."""
@@ -206,7 +172,8 @@ def _move(seen: Array, line: Line, rest: CellMap | None) -> float:
         part += remainder
         return float(remainder @ remainder)
 
-    squares = run_parts(work, cut(seen.size, ENTRIES), operations=50.0 * seen.size)
+    step = ENTRIES if place_of(seen) is None else max(seen.size, 1)
+    squares = run_parts(work, cut(seen.size, step), operations=50.0 * seen.size)
     return math.sqrt(math.fsum(squares) / max(seen.size, 1))
 
 

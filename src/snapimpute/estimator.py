@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from snapimpute.alphabet import Alphabet
+from snapimpute.backends import place_named
 from snapimpute.codebook import Codebook
 from snapimpute.decide import Decide, Decider, check_decide
 from snapimpute.display import html_of
@@ -109,8 +110,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         estimated on a sample of them; "auto" takes a sample of huge tables only.
     dtype : {"float64", "float32"}
         Precision of the fit; float32 needs half the memory.
-    backend : {"cpu"}
-        Where the fit runs.
+    backend : {"cpu", "torch", "torch:cpu", "torch:cuda"}
+        Where the fit runs: here, or with torch, on a GPU if there is one.
     random_state : int
         Seed of the held-out cells and of the solver: same seed, same result.
     callback : callable, optional
@@ -278,8 +279,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         decide, sure = check_decide(self.decide), _check_confidence(self.min_confidence)
         if sure > 0 and decide == "nearest":
             raise ValueError('min_confidence needs probabilities, which there are none of with decide="nearest"')
-        if self.backend != "cpu":
-            raise ValueError(f'backend must be "cpu", got {self.backend!r}')
+        place_named(self.backend)  # said before anything is computed, if it is not there
         limits = self._limits()
         validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
         book, observed = table.codebook, table.observations()
@@ -315,6 +315,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             "tol": self.tol,
             "max_rank": self.max_rank,
             "alphabet_term": self.alphabet_term,
+            "backend": self.backend,
             "dtype": self.dtype,
             "random_state": _check_seed(self.random_state),
         }

@@ -49,7 +49,7 @@ class Plan:
             first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
             more = {
                 name: limits[name]
-                for name in ("max_rank", "alphabet_term", "dtype", "random_state")
+                for name in ("max_rank", "alphabet_term", "backend", "dtype", "random_state")
                 if name in limits
             }
             fit = Fit(observations, self.recipe, solver, **more)
@@ -86,7 +86,7 @@ def settle(
     metric, cv
         As in `choose`.
     **limits
-        max_iter, tol, max_rank, alphabet_term, dtype, random_state and progress, as in `choose`.
+        max_iter, tol, max_rank, alphabet_term, backend, dtype, random_state and progress, as in `choose`.
 
     Examples
     --------

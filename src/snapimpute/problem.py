@@ -19,10 +19,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from snapimpute.discreteness import EXACT, DiscreteTerm, Need, Total
+from snapimpute.discreteness import DiscreteTerm, Total
 from snapimpute.losses import Loss, Squares
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, MatrixOperator, Scaled, Sparse, Sum
+from snapimpute.operators.place import EXACT, Need, Place
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.sampling import SampledTerm, Sampler
 from snapimpute.types import Array
@@ -122,6 +123,11 @@ class Problem:
         offsets = None if self.offsets is None else self.offsets.astype(dtype)
         return replace(self, observations=self.observations.astype(dtype), offsets=offsets)
 
+    def moved(self, place: Place) -> Problem:
+        """Return the problem with all that is large in another place."""
+        offsets = None if self.offsets is None else self.offsets.moved(place)
+        return replace(self, observations=place.observations(self.observations), offsets=offsets)
+
     @property
     def is_discrete(self) -> bool:
         """Whether a discrete term is present and ξ > 0."""
@@ -150,7 +156,7 @@ class Problem:
     @cached_property
     def _offset_entries(self) -> Array:
         if self.offsets is None:
-            return np.zeros(len(self.observations), self.dtype)
+            return np.zeros_like(self.observations.values)
         return self.at_observed(self.offsets)
 
     @cached_property
@@ -175,7 +181,7 @@ class Problem:
     @cached_property
     def scale(self) -> float:
         """The size of the data as solvers feel it, ‖∇loss(0)‖: under least squares ‖P_Ω(O − B)‖."""
-        return float(np.linalg.norm(self.fit_gradient(np.zeros(len(self.observations), self.dtype))))
+        return float(np.linalg.norm(self.fit_gradient(np.zeros_like(self.observations.values))))
 
     def at_observed(self, x: LowRank) -> Array:
         """P_Ω(X), in the stored order of the observations."""
@@ -283,10 +289,6 @@ class Problem:
         if self.offsets is not None:
             terms.append(LowRank.combine([-share], [self.offsets]))
         return Sum((*terms, Sparse(self.observations, self._correction(y_observed, on_observed, step, share))))
-
-    def tile_error(self, y: LowRank, need: Need) -> float:
-        """The error of `gradient_step` for a step of 1, in the Frobenius norm, beyond rounding in its precision."""
-        return 0.0 if self._term is None else self._term.tile_error(self.with_offsets(y), need)
 
     def _correction(self, y_observed: Array, on_observed: Array, step: float, share: float) -> Array:
         """What has to be added on Ω, where the step is to lead to y − step·∇loss(y)."""

@@ -29,8 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from snapimpute.discreteness import DiscreteTerm, Need, Total, moments
-from snapimpute.operators import LowRank, MappedLowRank, MatrixOperator, Sample, Scaled, Sum, sampled_sum
+from snapimpute.discreteness import DiscreteTerm, Total, moments
+from snapimpute.operators import LowRank, MatrixOperator, Sample, Scaled, Sum, mapped, sampled_sum
+from snapimpute.operators.place import Need
 from snapimpute.penalties import CellPenalty
 from snapimpute.types import Array, CellMap
 
@@ -80,7 +81,7 @@ class Drawn:
 
     def total(self, rest: CellMap) -> MatrixOperator:
         """The average."""
-        fresh = MappedLowRank(self.factors, rest, tile_dtype=np.float32, sample=self.sample)
+        fresh = mapped(self.factors, rest, sample=self.sample)
         if self.past is None:
             return fresh
         return Sum((Scaled(WEIGHT, fresh), LowRank.combine([1 - WEIGHT], [self.past])))

@@ -144,6 +144,7 @@ def choose(
     tol: float = 1e-3,
     max_rank: int | None = None,
     alphabet_term: AlphabetTerm = "auto",
+    backend: str = "cpu",
     dtype: Precision = "float64",
     random_state: int = 0,
     progress: Progress | None = None,
@@ -172,7 +173,7 @@ def choose(
         Hold out every entry once, in so many folds, instead.
     early : bool
         Whether paths end early, and begin late; if not, every pair is tried.
-    solver, max_iter, tol, max_rank, alphabet_term, dtype, random_state
+    solver, max_iter, tol, max_rank, alphabet_term, backend, dtype, random_state
         As in `solve`.
     progress : callable, optional
         Called with each `Candidate` as it is scored.
@@ -186,7 +187,7 @@ def choose(
     True
     """
     limits = {"max_iter": max_iter, "tol": tol, "max_rank": max_rank, "alphabet_term": alphabet_term}
-    more = {"dtype": dtype, "random_state": random_state}
+    more = {"backend": backend, "dtype": dtype, "random_state": random_state}
     search = Search(observations, recipe, metric, share, cv, solver, limits | more, early=early, progress=progress)
     return search.plain(lam, xi).others().choice()
 
@@ -355,6 +356,7 @@ class Fit:
     tol: float = 1e-3
     max_rank: int | None = None
     alphabet_term: AlphabetTerm = "auto"
+    backend: str = "cpu"
     dtype: Precision = "float64"
     random_state: int = 0
 
@@ -370,6 +372,7 @@ class Fit:
                 max_rank=self.max_rank,
                 evaluate_every=self.max_iter,
                 alphabet_term=self.alphabet_term,
+                backend=self.backend,
                 dtype=self.dtype,
                 random_state=self.random_state,
             )

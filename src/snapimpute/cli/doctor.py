@@ -108,6 +108,16 @@ def _installed(package: str) -> bool:
     return True
 
 
+def _device() -> Iterator[Finding]:
+    """What backend="torch" would compute with."""
+    from snapimpute.backends import place_named
+
+    try:
+        yield Finding("torch", "ok", str(place_named("torch").name))  # type: ignore[union-attr]
+    except ImportError as err:
+        yield Finding("torch", "note", f"{err}")
+
+
 def _folders() -> Iterator[Finding]:
     from snapimpute.datasets import cache_dir
 
@@ -145,4 +155,4 @@ def _fit() -> Iterator[Finding]:
         )
 
 
-LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (_versions, _machine, _extras, _folders, _fit)
+LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (_versions, _machine, _extras, _device, _folders, _fit)

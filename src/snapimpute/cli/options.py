@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from snapimpute.backends import place_named
 from snapimpute.decide import Decide
 from snapimpute.estimator import SnapImputer
 from snapimpute.formats import FORMATS, LAYOUTS, AlphabetSpec, Options, check_output, output_format, table_format
@@ -151,6 +152,7 @@ class Fitting:
     )
     max_rank: Annotated[int | None, _option(MODEL, "--max-rank", min=1, help="Keep so many factors at most.")] = None
     alphabet_term: Annotated[str, _option(MODEL, "--alphabet-term", help="tiled, sampled or auto.")] = "auto"
+    backend: Annotated[str, _option(MODEL, "--backend", help="cpu, torch, torch:cpu or torch:cuda.")] = "cpu"
     dtype: Annotated[str, _option(MODEL, "--dtype", help="float64 or float32.")] = "float64"
     seed: Annotated[int, _option(MODEL, "--seed", min=0, help="Same seed, same result.")] = 0
 
@@ -169,6 +171,10 @@ class Fitting:
             _one_of(f"--{name.replace('_', '-')}", getattr(self, name), names)
         for name in ("lam", "xi"):
             _strength(f"--{name}", getattr(self, name))
+        try:
+            place_named(self.backend)
+        except (ValueError, ImportError, RuntimeError) as err:  # before anything is read
+            raise typer.BadParameter(str(err)) from None
         if self.min_confidence > 0 and self.decide == "nearest":
             raise typer.BadParameter("--min-confidence needs probabilities, which --decide nearest has none of")
 
@@ -190,6 +196,7 @@ class Fitting:
             tol=self.tol,
             max_rank=self.max_rank,
             alphabet_term=self.alphabet_term,  # type: ignore[arg-type]
+            backend=self.backend,
             dtype=self.dtype,  # type: ignore[arg-type]
             random_state=self.seed,
             **more,

@@ -212,7 +212,7 @@ def everything(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Job
     if quick:
         desk.say("Peers are left out with --quick: `snapimpute reproduce peers` runs them.")
     else:
-        others(out, min(seeds, 3), quick, jobs)
+        others(out, 1, quick, jobs)  # half an hour for each split: `reproduce peers --seeds 3` makes more
     page = _page(out, desk.about(seeds=seeds, quick=quick))
     write_atomically(out / "results.md", page.encode())
     desk.say(f"All together: {out / 'results.md'}")

@@ -83,7 +83,7 @@ def _settled(job: Job, fitting: Fitting, talk: Talk) -> tuple[Plan, bool]:
         imputer = fitting.imputer(job.book.by_column)
         scale = job.book.scale(job.known.cols, job.known.values)
         names = ["spectral", "discrete", "weights", "lam", "xi", "center", "solver", "cv"]
-        names += ["max_iter", "tol", "max_rank", "alphabet_term", "dtype", "random_state"]
+        names += ["max_iter", "tol", "max_rank", "alphabet_term", "backend", "dtype", "random_state"]
         options: dict[str, Any] = {name: getattr(imputer, name) for name in names}
         options |= {"metric": METRICS[imputer.decide], "progress": watcher.tried}
         try:

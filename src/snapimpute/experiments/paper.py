@@ -162,7 +162,14 @@ def prints(share: float, asked: Sequence[str], *, on_test: bool = True) -> dict[
     names = [name for name in BASELINES if "control" in kinds and name in asked]
     tuned = [label for label, method in METHODS.items() if method.kind in kinds and label in asked]
     names += [f"{label}{way}" for label in tuned for way in ways]
-    return {name: fingerprint(name, METHODS.get(name.removesuffix(ON_TEST)), made_by) for name in names}
+    return {name: fingerprint(name, *_made_by(name.removesuffix(ON_TEST), made_by)) for name in names}
+
+
+def _made_by(label: str, made_by: Any) -> tuple[Any, ...]:
+    """What the scores of a method depend on; only with a discrete penalty is ξ walked along, now both ways."""
+    method = METHODS.get(label)
+    walked = method is not None and method.discrete is not None
+    return (method, made_by, "both ways") if walked else (method, made_by)
 
 
 def run_unit(data: str, share: float, seed: int, methods: Sequence[str]) -> Iterator[Score]:
@@ -242,16 +249,17 @@ class Trial:
     def fitted(self) -> Result:
         """The method at these strengths, on all known ratings.
 
-        Where not convex, as on the way to them: down a path of λ, with as few
-        iterations, as both are part of what was chosen. Soft-Impute comes down a
-        path because that is its way.
+        Where not convex, by the same way over the grid, with as few iterations, as
+        both are part of what was chosen. Soft-Impute comes down a path because that
+        is its way.
         """
         problem, (at, point) = self._problem(), self.chosen
-        surface = self.testing[at]
-        by_path = not problem.convex or self.method.solver == "soft-impute"
-        x0 = surface.down_to(point.lam, point.xi) if by_path else None
+        way = self.tuning[at].way_to(point)
         if not problem.convex:
-            return surface.at(point.lam, point.xi).result
+            return self.testing[at].follow(way).result
+        x0 = None
+        if self.method.solver == "soft-impute" and way[:-1]:
+            x0 = self.testing[at].follow(way[:-1]).result.x
         options: dict[str, Any] = {"max_iter": MAX_ITER, "tol": TOL, "evaluate_every": MAX_ITER, "dtype": "float32"}
         return solve(problem, self.method.solver, x0=x0, random_state=self.seed, **options)
 

@@ -1,5 +1,7 @@
 """Walking over a grid of λ and ξ: every fit starts from one beside it, and the walk ends where errors rise.
 
+The larger ξ, the larger the best λ: from the best λ of one ξ the next is sought both ways.
+
 A study tunes hundreds of fits, so this one is leaner than `tuning.choose`: only
 squared errors, one split, and fits that several penalties share, those with
 ξ = 0, are made once.
@@ -18,9 +20,6 @@ from snapimpute.operators import LowRank
 from snapimpute.recipe import Recipe
 from snapimpute.solvers import Result, solve
 
-ABOVE = 1
-"""The path of a ξ begins so many λ above the best of the ξ before."""
-
 MAX_ITER, TOL = 40, 1e-4
 """Of every fit on the way."""
 
@@ -28,21 +27,25 @@ BETTER = 2e-3
 """A step counts as an improvement from this share of the error on: paths have long flat ends, at high ranks."""
 
 HIGH_RANK = 0.12
-"""A path ends at a rank of this share of the smaller side."""
+"""A path down ends at a rank of this share of the smaller side."""
 
-WALK = ABOVE, MAX_ITER, TOL, BETTER, HIGH_RANK
+WALK = 1, MAX_ITER, TOL, BETTER, HIGH_RANK
 """All that a walk is made by, for fingerprints."""
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A fit at places of the grids of λ and ξ, its NMSE on the entries held out, and the time it took."""
+    """A fit at places of the grids of λ and ξ, its NMSE on the entries held out, and the time it took.
+
+    ``before`` is the place of the fit that it started from, if there was one.
+    """
 
     lam: int
     xi: int
     nmse: float
     seconds: float
     result: Result
+    before: tuple[int, int] | None = None
 
 
 Points = MutableMapping[tuple[int, int], Point]
@@ -88,18 +91,22 @@ class Surface:
         """The fit at a point of the grid, started from one beside it: that of the next λ above, if it is there."""
         points = self.others if xi else self.plain
         if (lam, xi) not in points:
-            points[lam, xi] = self._fit(lam, xi)
+            beside = ((lam - 1, xi), (lam, xi - 1), (lam + 1, xi))
+            before = next((place for place in beside if self._made(place)), None)
+            points[lam, xi] = self._fit(lam, xi, before)
         return points[lam, xi]
 
-    def _fit(self, lam: int, xi: int) -> Point:
+    def _made(self, place: tuple[int, int]) -> Point | None:
+        return (self.others if place[1] else self.plain).get(place)
+
+    def _fit(self, lam: int, xi: int, before: tuple[int, int] | None) -> Point:
         begin = time.perf_counter()
         problem = self.recipe.problem(self.known, self.lams[lam], self.xis[xi])
-        beside = ((lam - 1, xi), (lam, xi - 1), (lam + 1, xi))
-        found = [one.result.x for place in beside for one in (self.plain.get(place), self.others.get(place)) if one]
+        start = None if before is None else self._made(before)
         result = solve(
             problem,
             "ais-impute" if problem.convex else self.solver,
-            x0=found[0] if found else self.start,
+            x0=self.start if start is None else start.result.x,
             max_iter=MAX_ITER,
             tol=TOL,
             evaluate_every=MAX_ITER,
@@ -109,7 +116,7 @@ class Surface:
         if result.status.code == "interrupted":
             raise KeyboardInterrupt(result.status.message)
         nmse = metrics.nmse(self.held.values, result.entries(self.held.rows, self.held.cols))
-        return Point(lam, xi, nmse, time.perf_counter() - begin, result)
+        return Point(lam, xi, nmse, time.perf_counter() - begin, result, before)
 
     def best_plain(self) -> Point:
         """The best fit with ξ = 0."""
@@ -119,7 +126,7 @@ class Surface:
         """The best fit: of ξ = 0, then of each larger ξ as long as that is better than the one before."""
         best = self.best_plain()
         for xi in range(1, len(self.xis)):
-            one = self._path(max(best.lam - ABOVE, 0), xi)
+            one = self._path(max(best.lam - 1, 0), xi)
             if one.nmse >= (1 - BETTER) * best.nmse:
                 break
             best = one
@@ -137,9 +144,9 @@ class Surface:
             best = better
 
     def _path(self, begin: int, xi: int) -> Point:
-        """Down from a λ until the error rises; where it does so at once, up."""
-        best = self._along(self.at(begin, xi), range(begin + 1, len(self.lams)))
-        return best if best.lam > begin else self._along(best, range(begin - 1, -1, -1))
+        """From a λ up until the error rises, then down."""
+        best = self._along(self.at(begin, xi), range(begin - 1, -1, -1))
+        return self._along(best, range(begin + 1, len(self.lams)))
 
     def _along(self, best: Point, places: range) -> Point:
         since = 0
@@ -148,18 +155,26 @@ class Surface:
             better = one.nmse < (1 - BETTER) * best.nmse
             since = 0 if better else since + 1
             best = one if better else best
-            if since >= self.patience or one.result.x.rank > HIGH_RANK * min(self.known.shape):
+            high = places.step > 0 and one.result.x.rank > HIGH_RANK * min(self.known.shape)
+            if since >= self.patience or high:
                 break
         return best
 
-    def down_to(self, lam: int, xi: int) -> LowRank | None:
-        """Where a fit at a point starts that comes down a path: first the λ of ξ = 0, then those of its own."""
-        turn = max(lam - ABOVE, 0) if xi else lam
-        for place in range(turn):
-            self.at(place, 0)
-        for place in range(turn, lam):
-            self.at(place, xi)
-        return self.at(lam - 1, xi if turn < lam else 0).result.x if lam else None
+    def way_to(self, point: Point) -> list[tuple[int, int]]:
+        """The places of the fits that led to a point, the first of them first, itself last."""
+        way = [(point.lam, point.xi)]
+        while (made := self._made(way[0])) is not None and made.before is not None:
+            way.insert(0, made.before)
+        return way
+
+    def follow(self, way: list[tuple[int, int]]) -> Point:
+        """Make the fits of a way that another surface was walked, each started from the one before."""
+        before = None
+        for lam, xi in way:
+            points = self.others if xi else self.plain
+            points[lam, xi] = self._fit(lam, xi, before)
+            before = lam, xi
+        return points[lam, xi]
 
     def points(self) -> Iterator[Point]:
         """All that were fitted."""

@@ -3,7 +3,7 @@
 from snapimpute.operators.base import ColumnGroups, Dense, MatrixOperator, Scaled, Sparse, Sum
 from snapimpute.operators.lowrank import LowRank
 from snapimpute.operators.svd import PartialSVD, partial_svd
-from snapimpute.operators.tiled import MappedLowRank, Sample, cell_sum, sampled_sum
+from snapimpute.operators.tiled import MappedLowRank, Sample, cell_sum, mapped, sampled_sum
 
 __all__ = [
     "ColumnGroups",
@@ -17,6 +17,7 @@ __all__ = [
     "Sparse",
     "Sum",
     "cell_sum",
+    "mapped",
     "partial_svd",
     "sampled_sum",
 ]

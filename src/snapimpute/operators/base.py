@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import kernels
+from snapimpute.operators.place import Place, place_of, put_beside, zeros_beside
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
 
@@ -31,6 +33,19 @@ class MatrixOperator(ABC):
     def dtype(self) -> np.dtype[Any]:
         """The precision that blocks should have; float64 unless said otherwise."""
         return np.dtype(np.float64)
+
+    @property
+    def place(self) -> Place | None:
+        """Where blocks have to live; None is numpy's memory."""
+        return None
+
+    @property
+    def error(self) -> float:
+        """How far its products are from those of the matrix it stands for, beyond rounding in its precision.
+
+        In the Frobenius norm, or in that of the part that the next step will feel.
+        """
+        return 0.0
 
     @abstractmethod
     def matmat(self, B: Array) -> Array:
@@ -63,7 +78,7 @@ class MatrixOperator(ABC):
         return self._dense()
 
     def _dense(self) -> Array:
-        return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
+        return self.matmat(put_beside(self, np.eye(self.shape[1], dtype=self.dtype)))
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,16 @@ class Transposed(MatrixOperator):
     def dtype(self) -> np.dtype[Any]:
         """That of A."""
         return self.operator.dtype
+
+    @property
+    def place(self) -> Place | None:
+        """That of A."""
+        return self.operator.place
+
+    @property
+    def error(self) -> float:
+        """That of A."""
+        return self.operator.error
 
     @property
     def T(self) -> MatrixOperator:  # noqa: N802
@@ -110,6 +135,16 @@ class Sum(MatrixOperator):
     def dtype(self) -> np.dtype[Any]:
         """The widest of all terms."""
         return np.result_type(*(term.dtype for term in self.terms))
+
+    @property
+    def place(self) -> Place | None:
+        """That of all terms."""
+        return self.terms[0].place
+
+    @property
+    def error(self) -> float:
+        """Of all terms together."""
+        return math.fsum(term.error for term in self.terms)
 
     def matmat(self, B: Array) -> Array:
         """Σ A_i·B."""
@@ -151,6 +186,16 @@ class Scaled(MatrixOperator):
     def dtype(self) -> np.dtype[Any]:
         """That of A."""
         return self.operator.dtype
+
+    @property
+    def place(self) -> Place | None:
+        """That of A."""
+        return self.operator.place
+
+    @property
+    def error(self) -> float:
+        """|c| times that of A."""
+        return abs(self.factor) * self.operator.error
 
     def matmat(self, B: Array) -> Array:
         """c·(A·B)."""
@@ -207,24 +252,34 @@ class ColumnGroups(MatrixOperator):
         """The widest of all groups."""
         return np.result_type(*(operator.dtype for operator in self.operators))
 
+    @property
+    def place(self) -> Place | None:
+        """That of all groups."""
+        return self.operators[0].place
+
+    @property
+    def error(self) -> float:
+        """Of all groups together."""
+        return math.hypot(*(operator.error for operator in self.operators))
+
     def matmat(self, B: Array) -> Array:
         """Σ over the groups."""
-        out = np.zeros((self.shape[0], B.shape[1]), B.dtype)
+        out = zeros_beside(B, (self.shape[0], B.shape[1]), B.dtype)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             out += operator.matmat(B[cols])
         return out
 
     def rmatmat(self, C: Array) -> Array:
         """Group by group."""
-        out = np.empty((self.shape[1], C.shape[1]), C.dtype)
+        out = zeros_beside(C, (self.shape[1], C.shape[1]), C.dtype)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             out[cols] = operator.rmatmat(C)
         return out
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
         """Group by group."""
-        forward = np.zeros((self.shape[0], B.shape[1]), B.dtype)
-        backward = np.empty((self.shape[1], C.shape[1]), C.dtype)
+        forward = zeros_beside(B, (self.shape[0], B.shape[1]), B.dtype)
+        backward = zeros_beside(C, (self.shape[1], C.shape[1]), C.dtype)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             part, backward[cols] = operator.both(B[cols], C)
             forward += part
@@ -260,6 +315,11 @@ class Sparse(MatrixOperator):
         """That of the values."""
         return self.values.dtype
 
+    @property
+    def place(self) -> Place | None:
+        """That of the values."""
+        return place_of(self.values)
+
     def matmat(self, B: Array) -> Array:
         """A·B, a sum over the entries of each row."""
         return _lanes_times(self.observations.by_row, self.values, B)
@@ -271,9 +331,12 @@ class Sparse(MatrixOperator):
     @cached_property
     def _values_by_col(self) -> Array:
         """The values in the order of the columns: gathered once for all products."""
-        order, out = self.observations.by_col.order, np.empty_like(self.values)
+        order = self.observations.by_col.order
         if order is None:
             return self.values
+        if self.place is not None:
+            return self.values[order]
+        out = np.empty_like(self.values)
         run_parts(
             lambda start, stop: self.values.take(order[start:stop], out=out[start:stop], mode="clip"),
             cut(out.size, ENTRIES),
@@ -296,6 +359,9 @@ class Sparse(MatrixOperator):
 
 
 def _lanes_times(lanes: Compressed, data: Array, block: Array) -> Array:
+    place = place_of(data)
+    if place is not None:
+        return place.lanes_product(lanes, data, block)
     indptr, indices, _ = lanes
     out = np.empty((indptr.size - 1, block.shape[1]), block.dtype)
     block = np.ascontiguousarray(block)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from snapimpute.operators import kernels
 from snapimpute.operators.base import ENTRIES, MAX_DENSE_CELLS, MatrixOperator
+from snapimpute.operators.place import Place, place_of, to_host
 from snapimpute.operators.tall import inner, times
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
@@ -63,7 +64,7 @@ class LowRank(MatrixOperator):
         """Σ_i weights_i · terms_i, by laying the factors side by side."""
         parts = [(w, t) for w, t in zip(weights, terms, strict=True) if w != 0 and t.rank > 0]
         if not parts:
-            return cls.zeros(terms[0].shape, terms[0].dtype)
+            return terms[0].truncated(0)
         if len(parts) == 1:
             (w, t), *_ = parts
             return cls(t.U, t.s.dtype.type(w) * t.s, t.V)
@@ -95,6 +96,22 @@ class LowRank(MatrixOperator):
         return LowRank(self.U.astype(dtype), self.s.astype(dtype), self.V.astype(dtype))
 
     @property
+    def place(self) -> Place | None:
+        """Where U and V live; s is always numpy's."""
+        return place_of(self.U)
+
+    def moved(self, place: Place | None) -> LowRank:
+        """Return the matrix with its tall factors in another place."""
+        if place is self.place:
+            return self
+        U, V = to_host(self.U), to_host(self.V)
+        return LowRank(U, self.s, V) if place is None else LowRank(place.put(U), self.s, place.put(V))
+
+    def constant_beside(self, value: float) -> LowRank:
+        """Return the matrix of the same shape with one value everywhere, where this one lives."""
+        return LowRank.constant(self.shape, value, self.dtype).moved(self.place)
+
+    @property
     def T(self) -> LowRank:  # noqa: N802 - the name numpy gives it
         """V diag(s) Uᵀ."""
         return LowRank(self.V, self.s, self.U)
@@ -111,7 +128,9 @@ class LowRank(MatrixOperator):
         return times(self.V, self.s[:, None] * inner(self.U, C))
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Values at the given cells: the sampled product, O(r) for each cell."""
+        """Values at the given cells: the sampled product, O(r) for each cell; where the indices live."""
+        if self.place is not None:
+            return self.place.sampled_product(self.U * self.s, self.V, rows, cols)
         r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
         for name, index, size in (("rows", r, self.shape[0]), ("cols", c, self.shape[1])):
             if index.dtype.kind not in "iu":

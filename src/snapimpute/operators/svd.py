@@ -25,6 +25,7 @@ import numpy as np
 
 from snapimpute.operators.base import MatrixOperator
 from snapimpute.operators.lowrank import LowRank
+from snapimpute.operators.place import put_beside, zeros_beside
 from snapimpute.operators.tall import inner, times
 from snapimpute.types import Array
 
@@ -166,10 +167,9 @@ class _Search:
     def start(self, warm_start: Array | None, rng: np.random.Generator) -> None:
         """Take the image of the warm start, filled up with random vectors, as the first left basis."""
         m, n = self.A.shape
-        empty = [np.zeros((side, 0), self.dtype) for side in (m, n, 0)]
-        self.Q: Array = empty[0]
-        self.V: Array = empty[1]
-        self.B: Array = empty[2]
+        self.Q: Array = zeros_beside(self.A, (m, 0), self.dtype)
+        self.V: Array = zeros_beside(self.A, (n, 0), self.dtype)
+        self.B: Array = np.zeros((0, 0), self.dtype)
         warm = self.V if warm_start is None else warm_start[:, : self.side].astype(self.dtype, copy=False)
         missing = min(self.k + GUARD, self.side) - warm.shape[1]
         fresh = self._random(rng, min(max(missing, FRESH), self.side - warm.shape[1]))
@@ -184,7 +184,9 @@ class _Search:
         self._append(self._matmat(self._random(rng, count)))
 
     def _random(self, rng: np.random.Generator, count: int) -> Array:
-        return rng.standard_normal((self.A.shape[1], count)).astype(self.dtype, copy=False)
+        drawn = rng.standard_normal((self.A.shape[1], count)).astype(self.dtype, copy=False)
+        out: Array = put_beside(self.A, drawn)
+        return out
 
     def extend(self, residuals: Array, small: float) -> None:
         """Add the residuals that are not small, taken together, to the basis."""
@@ -279,7 +281,7 @@ class _Search:
     def whole_space(self) -> PartialSVD:
         """A basis of the whole smaller side needs no iteration: one product and a full SVD."""
         m, n = self.A.shape
-        whole = np.eye(min(m, n), dtype=self.dtype)
+        whole = put_beside(self.A, np.eye(min(m, n), dtype=self.dtype))
         tall = self._matmat(whole) if n <= m else self._rmatmat(whole)
         left, self.s, right = _full_svd(tall, 0.0 if self.at_least else self.above or 0.0)
         self.kept = self.wanted()
@@ -346,7 +348,7 @@ def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
     if left > 0.5:
         # Some column does lie there. Householder's Q is orthogonal whatever the columns are.
         Q = np.linalg.qr(np.hstack([basis, block])).Q[:, basis.shape[1] :]
-        return Q, np.vstack([inside, Q.T @ block])
+        return Q, np.vstack([inside, inner(Q, block)])
     Q, correction = orthonormal(Q - times(basis, again))
     return Q, np.vstack([inside + again @ R, correction @ R])
 
@@ -361,12 +363,12 @@ def _full_svd(tall: Array, above: float) -> tuple[Array, Array, Array]:
     largest = np.sqrt(np.linalg.norm(tall, 1) * np.linalg.norm(tall, np.inf))  # ≥ σ₁
     if above <= least * largest:
         U, s, Vt = np.linalg.svd(tall, full_matrices=False)
-        return U, s, np.ascontiguousarray(Vt.T)
+        return U, s, Vt.T.copy()
     wide = tall.astype(np.float64, copy=False)
     squares, vectors = np.linalg.eigh(wide.T @ wide)
     s = np.sqrt(np.maximum(squares[::-1], 0.0))
     count = min(int((s > above).sum()) + GUARD, s.size)
-    V = np.ascontiguousarray(vectors[:, ::-1][:, :count])
+    V = vectors[:, np.arange(s.size)[::-1][:count]].copy()
     found = (wide @ V) / np.maximum(s[:count], least * above), s[:count], V
     U, s, V = (part.astype(tall.dtype, copy=False) for part in found)
     return U, s, V

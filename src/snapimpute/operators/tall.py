@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapimpute.operators.place import place_of
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
 
@@ -16,7 +17,10 @@ BAND = 8192
 
 
 def times(tall: Array, small: Array) -> Array:
-    """tall·small."""
+    """tall·small, where the first lives."""
+    place = place_of(tall)
+    if place is not None:
+        return place.times(tall, small)
     if tall.shape[0] <= BAND:
         return tall @ small
     out = np.empty((tall.shape[0], small.shape[1]), np.result_type(tall, small))
@@ -29,7 +33,10 @@ def times(tall: Array, small: Array) -> Array:
 
 
 def inner(tall: Array, other: Array) -> Array:
-    """tallᵀ·other, a sum over the bands."""
+    """tallᵀ·other, a sum over the bands; always in numpy's memory."""
+    place = place_of(tall)
+    if place is not None:
+        return place.inner(tall, other)
     if tall.shape[0] <= BAND:
         return tall.T @ other
 

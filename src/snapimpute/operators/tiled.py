@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from snapimpute.operators.base import MatrixOperator
 from snapimpute.operators.lowrank import LowRank
+from snapimpute.operators.place import EXACT, Need, place_of
 from snapimpute.operators.threads import Part, cut, run_parts, single_threaded_blas
 from snapimpute.types import Array, CellMap
 
@@ -44,6 +45,12 @@ BANDS_PER_WINDOW = 4
 GROUPS = 8
 """Groups of bands that add up one transposed product, each in a buffer of its own, whatever the number of threads;
 bands of a sample that see the same columns are a group, and need none where there are as many."""
+
+SINGLE = 2 * float(np.finfo(np.float32).eps)
+"""Error of a matrix made of float32 tiles, relative to its Frobenius norm; rounding alone is about a third of it."""
+
+WORTH_SINGLE = 1 << 18
+"""Cells from which on float32 tiles are worth it."""
 
 SPEED = 10
 """Operations of tiles in the time of one of other work: they run at the speed of BLAS."""
@@ -142,6 +149,8 @@ class MappedLowRank(MatrixOperator):
         product costs as little as that.
     keep : bool
         Whether tiles may be kept from product to product, where they are small in all.
+    error : float
+        What the precision of the tiles costs, in the Frobenius norm.
 
     Examples
     --------
@@ -158,8 +167,9 @@ class MappedLowRank(MatrixOperator):
         tile_dtype: DTypeLike | None = None,
         sample: Sample | None = None,
         keep: bool = True,
+        error: float = 0.0,
     ) -> None:
-        self.factors = factors
+        self.factors, self._error = factors, error
         self.cell_map = cell_map
         self.tile_dtype = np.dtype(factors.dtype if tile_dtype is None else tile_dtype)
         self.sample = sample
@@ -171,6 +181,11 @@ class MappedLowRank(MatrixOperator):
     def dtype(self) -> np.dtype[Any]:
         """That of the factors."""
         return self.factors.dtype
+
+    @property
+    def error(self) -> float:
+        """That of the precision of the tiles."""
+        return self._error
 
     @property
     def T(self) -> MatrixOperator:  # noqa: N802 - the name numpy gives it
@@ -231,6 +246,27 @@ class MappedLowRank(MatrixOperator):
             return run_parts(work, parts, self._tiles.operations(columns) / SPEED)
 
 
+def mapped(
+    factors: LowRank, cell_map: CellMap, *, need: Need = EXACT, sample: Sample | None = None
+) -> MatrixOperator:
+    """f(X) as an operator, where X lives, with tiles of lower precision where that is good enough."""
+    place = place_of(factors.U)
+    if place is not None:
+        there: MatrixOperator = place.mapped(factors, cell_map, need, sample)
+        return there
+    error = single_error(factors, need)
+    single = np.float32 if error or sample is not None else None  # rounding is nothing beside the noise of a sample
+    return MappedLowRank(factors, cell_map, tile_dtype=single, sample=sample, error=error)
+
+
+def single_error(factors: LowRank, need: Need) -> float:
+    """The error of float32 tiles of a float64 matrix; 0 if they are not to be used, as too coarse or not worth it."""
+    if need.error == 0 or math.prod(factors.shape) < WORTH_SINGLE or factors.dtype != np.float64:
+        return 0.0
+    error = SINGLE * factors.norm()
+    return error if error <= need.error else 0.0
+
+
 def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
     """Σ f(X_ij) over all cells of a low-rank matrix."""
     return sampled_sum(factors, cell_map, None)[0]
@@ -238,6 +274,9 @@ def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
 
 def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
     """Σ f(X_ij) over all cells of a low-rank matrix as a sample knows it, and its standard error."""
+    place = place_of(factors.U)
+    if place is not None:
+        return place.cell_sum(factors, cell_map, sample)
     tiles = _Tiles(factors, cell_map, factors.dtype, sample)
     weight = tiles.band_weight
 

@@ -88,39 +88,15 @@ class CellPenalty(DiscretePenalty):
         precision, or on a sample of the cells.
         """
         prox, line = self.compiled_prox(step), self.line(step)
-        if line == (0.0, 0.0):
-            return prox
-
-        def run(x: Array) -> None:
-            straight = line.slope * x
-            straight += line.shift
-            prox(x)
-            x -= straight
-
-        return run
+        return prox if line == (0.0, 0.0) else kernels.Remainder(prox, *line)
 
     def compiled_envelope(self, step: float) -> CellMap:
         """Return the in-place map x ← min_u step·penalty(u) + ½ (u − x)²."""
-        prox, value = self.compiled_prox(step), self.compiled_value(step)
-
-        def run(x: Array) -> None:
-            u = x.copy()
-            prox(u)
-            kernels.half_squares(x, u)
-            value(u)
-            x += u
-
-        return run
+        return kernels.Envelope(self.compiled_prox(step), self.compiled_value(step))
 
     def compiled_landing(self, step: float) -> CellMap:
         """Return the in-place map x ← step·penalty(prox(x))."""
-        prox, value = self.compiled_prox(step), self.compiled_value(step)
-
-        def run(x: Array) -> None:
-            prox(x)
-            value(x)
-
-        return run
+        return kernels.Landing(self.compiled_prox(step), self.compiled_value(step))
 
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
         """Return the in-place map for ``kind``: the value, the prox, the envelope, or the value at the prox."""
@@ -228,11 +204,11 @@ class L1(SymbolPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
-        return kernels.bound(kernels.l1_value, self.alphabet.symbols, self.pulls(step))
+        return kernels.Bound(kernels.l1_value, self.alphabet.symbols, self.pulls(step))
 
     def compiled_prox(self, step: float) -> CellMap:
         """One pass over the sorted symbols."""
-        return kernels.bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
+        return kernels.Bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
 
     @property
     def _gap(self) -> float | None:
@@ -253,12 +229,12 @@ class L1(SymbolPenalty):
         """A few operations on an even staircase, else one pass over the symbols."""
         gap, line = self._gap, self.line(step)
         if gap is None:
-            return kernels.bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), *line)
+            return kernels.Bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), *line)
         pull, first = float(self.pulls(step)[0]), float(self.alphabet.symbols[0])
         low, period = first - pull * len(self.alphabet), gap + 2 * pull
         base = first - line.slope * low - line.shift
         stairs = low, 1 / period, period, len(self.alphabet) - 1, 2 * pull
-        return kernels.bound(kernels.even_l1_remainder, *stairs, line.slope, base)
+        return kernels.Bound(kernels.even_l1_remainder, *stairs, line.slope, base)
 
 
 class L0(SymbolPenalty):
@@ -298,15 +274,15 @@ class L0(SymbolPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols that x is not."""
-        return kernels.bound(kernels.l0_value, self.alphabet.symbols, self.pulls(step))
+        return kernels.Bound(kernels.l0_value, self.alphabet.symbols, self.pulls(step))
 
     def compiled_prox(self, step: float) -> CellMap:
         """The best of y and the symbols."""
-        return kernels.bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
+        return kernels.Bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
 
     def compiled_remainder(self, step: float) -> CellMap:
         """The same, less the line."""
-        return kernels.bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), *self.line(step))
+        return kernels.Bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), *self.line(step))
 
 
 class ComposedL1(CellPenalty):
@@ -347,7 +323,7 @@ class ComposedL1(CellPenalty):
 
     def compiled_prox(self, step: float) -> CellMap:
         """K soft thresholds, one after the other."""
-        return kernels.bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, 0.0, 0.0)
+        return kernels.Bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, 0.0, 0.0)
 
     def line(self, step: float) -> Line:
         """Fitted to the prox over the alphabet."""
@@ -356,7 +332,7 @@ class ComposedL1(CellPenalty):
     def compiled_remainder(self, step: float) -> CellMap:
         """The same, less the line."""
         line = self.line(step)
-        return kernels.bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, *line)
+        return kernels.Bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, *line)
 
     def compiled_envelope(self, step: float) -> CellMap:
         """That of the exact `L1`."""

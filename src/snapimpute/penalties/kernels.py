@@ -10,6 +10,7 @@ message as well, which takes two to three seconds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -20,10 +21,70 @@ from snapimpute.types import Array, CellMap
 _BLOCK = 1024
 
 
-def bound(kernel: Callable[..., None], *arguments: Any) -> CellMap:
-    """Return x ← kernel(x, arguments), with the arguments in the precision of x: a mixture would be slow."""
-    typed = {np.dtype(t): tuple(np.asarray(a, t)[()] for a in arguments) for t in (np.float32, np.float64)}
-    return lambda x: kernel(x, *typed[x.dtype])
+def run(kernel: Callable[..., None], x: Array, *arguments: Any) -> None:
+    """kernel(x, arguments), where x lives: other places than numpy's memory know a kernel by its name."""
+    place = getattr(x, "place", None)
+    if place is None:
+        kernel(x, *arguments)
+    else:
+        place.apply(kernel.__name__, x, *arguments)
+
+
+class Bound:
+    """x ← kernel(x, arguments), with the arguments in the precision of x: a mixture would be slow."""
+
+    def __init__(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        self.kernel, self.arguments = kernel, arguments
+        self._typed = {np.dtype(t): tuple(np.asarray(a, t)[()] for a in arguments) for t in (np.float32, np.float64)}
+
+    def __call__(self, x: Array) -> None:
+        """In place."""
+        run(self.kernel, x, *self._typed[x.dtype])
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """x ← value(u) + ½ (u − x)² at u = prox(x)."""
+
+    prox: CellMap
+    value: CellMap
+
+    def __call__(self, x: Array) -> None:
+        """In place."""
+        u = x.copy()
+        self.prox(u)
+        run(half_squares, x, u)
+        self.value(u)
+        x += u
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """x ← prox(x) − slope·x − shift."""
+
+    prox: CellMap
+    slope: float
+    shift: float
+
+    def __call__(self, x: Array) -> None:
+        """In place."""
+        straight = self.slope * x
+        straight += self.shift
+        self.prox(x)
+        x -= straight
+
+
+@dataclass(frozen=True)
+class Landing:
+    """x ← value(prox(x))."""
+
+    prox: CellMap
+    value: CellMap
+
+    def __call__(self, x: Array) -> None:
+        """In place."""
+        self.prox(x)
+        self.value(x)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})

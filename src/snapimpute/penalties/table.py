@@ -12,6 +12,7 @@ Far outside the alphabet T(u) = y is solved on the spot.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from snapimpute.penalties.kernels import run
 from snapimpute.types import Array, CellMap
 
 TOLERANCE = 1e-11
@@ -199,6 +201,18 @@ def _look_up(
             x[i] = u[k] + t * (left + t * (3 * rise - 2 * left - right + t * (left + right - 2 * rise)))
 
 
+@dataclass(frozen=True)
+class Tabulated:
+    """x ← prox(x) of a family, by its tables."""
+
+    family: Family
+    tables: tuple[Any, ...]
+
+    def __call__(self, x: Array) -> None:
+        """In place."""
+        run(_look_up, x, *self.tables)
+
+
 def tabulated_prox(family: Family) -> CellMap:
     """Return the in-place map x ← argmin_u r(u) + ½ (u − x)²."""
     stretches, edges = _branches(family, _candidates(family))
@@ -227,7 +241,7 @@ def tabulated_prox(family: Family) -> CellMap:
         (stretches[0].high, stretches[-1].low),
         *family,
     )
-    return lambda x: _look_up(x, *arguments)
+    return Tabulated(family, arguments)
 
 
 def _width(family: Family) -> float:

@@ -110,7 +110,7 @@ class FractionalL0(TabulatedPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
-        return kernels.bound(kernels.fractional_value, self.alphabet.symbols, self.pulls(step), self.alpha)
+        return kernels.Bound(kernels.fractional_value, self.alphabet.symbols, self.pulls(step), self.alpha)
 
     def majorised(self, x: ArrayLike, anchor: ArrayLike, step: float = 1.0) -> Array:
         """(x + 2ξ Σ b_k² a_k)/(1 + 2ξ Σ b_k²), b_k = √α/((anchor − a_k)² + α): one step down from the anchor.
@@ -172,4 +172,4 @@ class Lp(TabulatedPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
-        return kernels.bound(kernels.power_value, self.alphabet.symbols, self.pulls(step), self.p)
+        return kernels.Bound(kernels.power_value, self.alphabet.symbols, self.pulls(step), self.p)

@@ -121,6 +121,8 @@ class Solver(ABC, Generic[S]):
     """Whether the discrete term may be estimated on a sample."""
     single: ClassVar[bool] = False
     """Whether it computes in float32 if asked to."""
+    anywhere: ClassVar[bool] = False
+    """Whether it computes with the arrays of any backend."""
     uses_lam: ClassVar[bool] = True
     """Whether the λ of the spectral penalty enters."""
     if_it_diverges: ClassVar[str] = "Check the scale of the data, lower xi, or use a solver with a safeguard."

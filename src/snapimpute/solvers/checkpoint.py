@@ -28,6 +28,7 @@ from safetensors.numpy import save as as_safetensors
 from snapimpute.alphabet import Alphabet
 from snapimpute.files import write_atomically
 from snapimpute.operators import LowRank, Sample
+from snapimpute.operators.place import Place
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
 from snapimpute.problem import Problem, Terms
 from snapimpute.sampling import Drawn
@@ -110,19 +111,29 @@ class Checkpoint:
         """The checkpoint itself, or one at the path that is given."""
         return given if isinstance(given, Checkpoint) else cls(Path(given))
 
-    def begin(self, problem: Problem, solver: Solver[Any], settings: Mapping[str, Any]) -> Keeper:
+    def begin(
+        self, problem: Problem, solver: Solver[Any], settings: Mapping[str, Any], place: Place | None = None
+    ) -> Keeper:
         """Load and save for one run; ``settings`` is all else that its iterates depend on, by name.
 
         Limits that a run may be resumed with a change of, `max_iter` and `tol`, do not belong to them.
+        ``place`` is where the arrays of the run live, if not in numpy's memory.
         """
-        return Keeper(self, problem, solver, settings)
+        return Keeper(self, problem, solver, settings, place)
 
 
 class Keeper:
     """Loads and saves one run; made by `Checkpoint.begin`."""
 
-    def __init__(self, to: Checkpoint, problem: Problem, solver: Solver[Any], settings: Mapping[str, Any]) -> None:
-        self.path, self.every_seconds = to.path, to.every_seconds
+    def __init__(
+        self,
+        to: Checkpoint,
+        problem: Problem,
+        solver: Solver[Any],
+        settings: Mapping[str, Any],
+        place: Place | None = None,
+    ) -> None:
+        self.path, self.every_seconds, self._place = to.path, to.every_seconds, place
         self._fingerprint = fingerprint(problem, solver, settings)
         self._known = _known_classes(problem, solver)
         self._given = {f.name: getattr(problem, f.name) for f in fields(problem)}
@@ -156,7 +167,7 @@ class Keeper:
         if differences:
             raise ValueError(f"the checkpoint {self.path} belongs to another problem: {differences}. {ADVICE}")
         try:
-            saved = Decoder(self._known, self._given, tensors).value(document["tree"])
+            saved = Decoder(self._known, self._given, tensors, self._place).value(document["tree"])
         except (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as err:
             self._refuse(f"its content cannot be restored ({type(err).__name__}: {err})")
         if not isinstance(saved, Saved):

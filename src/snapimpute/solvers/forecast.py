@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from snapimpute.discreteness import WORTH_SINGLE
 from snapimpute.machine import VARIABLE, available_memory, clock, in_words, operations_in_words, seconds_in_words
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, MappedLowRank, Sample, Sparse, sampled_sum
+from snapimpute.operators.place import Place
 from snapimpute.operators.svd import orthonormal
 from snapimpute.operators.threads import single_threaded_blas, thread_count
-from snapimpute.operators.tiled import MAP_COST, TILE_ROWS
+from snapimpute.operators.tiled import MAP_COST, TILE_ROWS, WORTH_SINGLE
 from snapimpute.penalties import ByColumn, CellPenalty
 from snapimpute.problem import Problem
 from snapimpute.sampling import NOISE, Sampler
@@ -340,13 +340,19 @@ def announce(plan: Forecast) -> None:
     _told.update([plan.case] if serious else [])
 
 
-def look_ahead(problem: Problem, solver: Solver[Any] | str, **how: Any) -> Forecast:
+def look_ahead(problem: Problem, solver: Solver[Any] | str, place: Place | None = None, **how: Any) -> Forecast:
     """What `solve` does first: forecast, refuse what cannot fit, tell what to expect; options as of `forecast`.
 
-    Nothing is timed where nobody would be told, as an iteration is surely short.
+    Nothing is timed where nobody would be told, as an iteration is surely short,
+    nor in another place, where all is held that here is.
     """
     plan = forecast(problem, solver, timed=False, **how)
+    if place is not None:
+        free = place.free_memory()
+        plan = plan if free is None else replace(plan, available=free, held=0)
     check_memory(plan)
+    if place is not None:
+        return plan
     if logger.isEnabledFor(logging.INFO) or sum(plan.work.flops.values()) > LONG * 1e9:
         plan = forecast(problem, solver, **how)
     announce(plan)

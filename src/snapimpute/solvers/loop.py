@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from snapimpute.backends import place_named
 from snapimpute.operators import LowRank
 from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.problem import Problem
@@ -20,7 +21,7 @@ from snapimpute.solvers.base import Context, Solver, State
 from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
 from snapimpute.solvers.forecast import look_ahead
 from snapimpute.solvers.parameters import check_count
-from snapimpute.solvers.registry import check_able, pick
+from snapimpute.solvers.registry import Pick, check_able, pick
 from snapimpute.solvers.result import History, Info, Result, Status
 
 AlphabetTerm = Literal["tiled", "sampled", "auto"]
@@ -46,6 +47,7 @@ def solve(
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     evaluate_every: int = 1,
     alphabet_term: AlphabetTerm = "tiled",
+    backend: str = "cpu",
     dtype: Precision = "float64",
     random_state: int = 0,
 ) -> Result:
@@ -87,6 +89,10 @@ def solve(
         and doubt, its objective is an estimate with the standard error doubt, and
         its certificate is that of the estimated gradient, whose noise it does not count.
         "auto" takes a sample above 2²⁸ cells, if the solver can work with one.
+    backend : {"cpu", "torch", "torch:cpu", "torch:cuda"}
+        Where the solver computes: numpy and compiled code here, or torch, on a
+        GPU if there is one or the device that is named. Data are moved there
+        once and the result back; ``result.settings["backend"]`` says where it was.
     dtype : {"float64", "float32"}
         Precision of all arrays of the solver, and of the result.
     random_state : int
@@ -103,6 +109,8 @@ def solve(
     MemoryError
         If the fit needs more memory than there is; the message has the numbers
         and the alternatives. See `forecast`.
+    ImportError, RuntimeError
+        If the backend is not installed, or its device not there.
 
     Notes
     -----
@@ -121,38 +129,46 @@ def solve(
     _check_limits(max_iter, tol, max_rank, evaluate_every)
     _check_choice("alphabet_term", alphabet_term, ALPHABET_TERMS)
     _check_choice("dtype", dtype, PRECISIONS)
+    place = place_named(backend)
     start = LowRank.zeros(problem.shape, dtype) if x0 is None else x0.astype(dtype)
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
     picked = pick(problem, solver, warm=start.rank > 0)
     if dtype != "float64":
         check_able(picked.solver, "single")
+    if place is not None:
+        check_able(picked.solver, "anywhere")
     alphabet_term = _term(problem, picked.solver, alphabet_term)
-    look_ahead(problem, picked.solver, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
+    look_ahead(problem, picked.solver, place, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
     problem = problem.astype(dtype)
     if alphabet_term == "sampled":
         problem = replace(problem, sampler=Sampler(int(random_state)))
-    settings = {
+    where = "cpu" if place is None else place.name
+    fixed = {"max_rank": max_rank, "alphabet_term": alphabet_term, "backend": where, "dtype": dtype}
+    fixed |= {"random_state": random_state}
+    settings = _described(problem, picked) | {"max_iter": max_iter, "tol": tol} | fixed
+    keeper = None
+    if checkpoint is not None:
+        all_else = fixed | {"x0": x0, "evaluate_every": evaluate_every}
+        keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, all_else, place)
+    there = problem if place is None else problem.moved(place)
+    run = _Run(there, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)), keeper)
+    status = run.loop(start.moved(place), max_iter, tol)
+    if place is not None:
+        status = replace(status, message=f"{status.message} Computed with {place.name}.")
+    history, name, x = run.history.columns(), picked.solver.objective_name, run.answer.moved(None)
+    return Result(x, problem.offsets, status, history, name, settings, run.extras, run.row)
+
+
+def _described(problem: Problem, picked: Pick) -> dict[str, Any]:
+    """What is solved, and by what, in words."""
+    return {
         "solver": repr(picked.solver),
         "why": picked.why,
         "spectral": repr(problem.spectral),
         "discrete": repr(problem.discrete),
         "loss": repr(problem.loss),
-        "max_iter": max_iter,
-        "tol": tol,
-        "max_rank": max_rank,
-        "alphabet_term": alphabet_term,
-        "dtype": dtype,
-        "random_state": random_state,
     }
-    run = _Run(problem, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)))
-    if checkpoint is not None:
-        fixed = {name: settings[name] for name in ("max_rank", "alphabet_term", "dtype", "random_state")}
-        fixed |= {"x0": x0, "evaluate_every": evaluate_every}
-        run.keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, fixed)
-    status = run.loop(start, max_iter, tol)
-    history, name = run.history.columns(), picked.solver.objective_name
-    return Result(run.answer, problem.offsets, status, history, name, settings, run.extras, run.row)
 
 
 def _term(problem: Problem, solver: Solver[Any], asked: AlphabetTerm) -> AlphabetTerm:
@@ -170,7 +186,13 @@ class _Run:
     """One run of the loop: clock, history, best so far."""
 
     def __init__(
-        self, problem: Problem, solver: Solver[Any], callback: Callback | None, every: int, context: Context
+        self,
+        problem: Problem,
+        solver: Solver[Any],
+        callback: Callback | None,
+        every: int,
+        context: Context,
+        keeper: Keeper | None = None,
     ) -> None:
         self.problem, self.solver, self.callback, self.every, self.context = problem, solver, callback, every, context
         self.history = History()
@@ -178,7 +200,7 @@ class _Run:
         self.best = np.inf
         self.row = -1
         self.extras: dict[str, Any] = {}
-        self.keeper: Keeper | None = None
+        self.keeper = keeper
         self.unsaved: Saved | None = None
 
     def loop(self, x0: LowRank, max_iter: int, tol: float) -> Status:

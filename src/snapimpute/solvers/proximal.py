@@ -22,8 +22,8 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from snapimpute.discreteness import Need
 from snapimpute.operators import LowRank, partial_svd
+from snapimpute.operators.place import Need
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context, Solver, State
@@ -133,6 +133,7 @@ class Proximal(Solver[P], Generic[P]):
     any_loss: ClassVar[bool] = True
     samples: ClassVar[bool] = True
     single: ClassVar[bool] = True
+    anywhere: ClassVar[bool] = True
     max_passes: ClassVar[int] = 60
     accuracy: float
 
@@ -184,7 +185,7 @@ class Proximal(Solver[P], Generic[P]):
         kept = svd.x.truncated(int((s > 0).sum()))
         x = replace(kept, s=s[: kept.rank])
         observed = problem.at_observed(x)
-        error = svd.residual + share * problem.tile_error(y.x, need)
+        error = svd.residual + operator.error
         return Move(Point(x, observed), x.distance(y.x), error, svd.subspace, step, spectral, problem.jumps)
 
 

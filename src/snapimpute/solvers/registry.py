@@ -75,13 +75,14 @@ def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> 
     return Pick(kind() if isinstance(solver, str) else solver, "given")
 
 
-def check_able(solver: Solver[Any], ability: Literal["samples", "single"]) -> None:
-    """Refuse a solver that cannot work with a sample, or in float32, naming those that can."""
+def check_able(solver: Solver[Any], ability: Literal["samples", "single", "anywhere"]) -> None:
+    """Refuse a solver that cannot work with a sample, in float32 or on another backend, naming those that can."""
     if getattr(solver, ability):
         return
     needs, instead, can = {
         "samples": ("needs the discrete term on all cells", 'alphabet_term="tiled"', "that can work with a sample"),
         "single": ("computes in float64", 'dtype="float64"', "that can do with float32"),
+        "anywhere": ("computes with numpy only", 'backend="cpu"', "that can do with other backends"),
     }[ability]
     fits = ", ".join(name for name, kind in SOLVERS.items() if getattr(kind, ability))
     raise ValueError(f"{type(solver).__name__} {needs}: use {instead}, or a solver {can} ({fits})")

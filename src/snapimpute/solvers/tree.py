@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.observations import Observations
+from snapimpute.operators.place import Place, place_of
 from snapimpute.sampling import Sampler
 
 _NATIVE = frozenset(("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1"))
@@ -177,6 +178,8 @@ class Encoder:
             return ["dict", {name: self.node(item) for name, item in value.items()}]
         if kind in (np.ndarray, np.memmap):
             return self._array(value)
+        if place_of(value) is not None and hasattr(value, "to_host"):
+            return ["elsewhere", self._array(value.to_host())]
         if kind in self._names:
             return ["object", self._names[kind], [self.node(part) for part in self._contents(value)]]
         takes = "numbers, text, arrays, LowRank, containers of these"
@@ -204,8 +207,8 @@ class Encoder:
 class Decoder:
     """Turns the tree back into values, and counts as the encoder did."""
 
-    def __init__(self, known: Known, given: Mapping[str, Any], tensors: Tensors) -> None:
-        self._known, self._given, self._tensors = known, given, tensors
+    def __init__(self, known: Known, given: Mapping[str, Any], tensors: Tensors, place: Place | None = None) -> None:
+        self._known, self._given, self._tensors, self._place = known, given, tensors, place
         self._made: list[Any] = []
 
     def value(self, node: Any) -> Any:
@@ -233,6 +236,9 @@ class Decoder:
             return {name: self.value(item) for name, item in content.items()}
         if kind == "array":
             return self._array(content, *rest)
+        if kind == "elsewhere":
+            array = self._array(*content[1:])
+            return array if self._place is None else self._place.put(array)
         if kind == "object":
             if content not in self._known:
                 raise ValueError(f"the class {content} is not one that such files hold")

@@ -1,0 +1,313 @@
+"""One GPU: the fused pass checked and timed, a fit with 32 million ratings, and the reference values.
+
+    python benchmarks/gpu.py [check] [pass] [fit] [reference] [--out DIR]
+
+check      every map in every precision against float64, on several shapes
+pass       f(UVᵀ)·B and its transpose at 200,948×84,432, the shape of MovieLens-32M, beside plain products of the card
+fit        100 iterations there with 32 million synthetic ratings, alphabet 0.5..5 by 0.5, in mixed precision and in
+           float32, and what the planner expects of two CPU cores
+reference  MovieLens-100k: the errors after 1 to 150 iterations that `tests/test_reference_table.py` asks for
+
+Times are medians of several runs, measured by events of the device. Operations are counted as 2mn(r + k), whatever
+the precision computes inside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("SNAPIMPUTE_NUM_THREADS", "2")  # for the planner
+
+import torch
+import triton
+
+import snapimpute as si
+from snapimpute.backends import fused, place_named
+from snapimpute.files import write_atomically
+
+DEVICE = "cuda"
+SHAPE, RATINGS = (200_948, 84_432), 32_000_000
+RANK = WIDTH = 64
+PENALTIES: dict[str, Any] = {
+    "L1": si.L1("0.5:5:0.5", xi=0.01),
+    "L1 with weights": si.L1("0.5:5:0.5", xi=0.01, weights=np.linspace(0.5, 1.5, 10)),
+    "composed L1": si.ComposedL1("0.5:5:0.5", xi=0.01),
+    "L0": si.L0("0.5:5:0.5", xi=0.01),
+    "fractional L0": si.FractionalL0("0.5:5:0.5", xi=0.01, alpha=0.02),
+}
+SHAPES = ((3000, 2000, 64, 64), (2500, 1111, 37, 76), (1500, 1700, 140, 200), (700, 900, 256, 256), (300, 260, 5, 3))
+
+
+def factors(m: int, n: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A matrix with entries about 3.3 ± 0.8."""
+    draw = torch.Generator(DEVICE).manual_seed(0)
+    left = torch.randn(m, rank, device=DEVICE, generator=draw) * 0.8 / rank**0.5
+    right = torch.randn(n, rank, device=DEVICE, generator=draw)
+    left[:, 0], right[:, 0] = 3.3, 1.0
+    return left, right
+
+
+def exact(penalty: Any, left: torch.Tensor, right: torch.Tensor, block: torch.Tensor) -> tuple[Any, Any]:
+    """The product of what the line leaves, and the whole, in float64."""
+    rest, line = penalty.compiled_remainder(1.0), penalty.line(1.0)
+    cells = (left.double() @ right.double().T).cpu().numpy()
+    flat = np.ascontiguousarray(cells).reshape(-1)
+    rest(flat)
+    part = torch.tensor(flat.reshape(cells.shape), device=DEVICE) @ block.double()
+    straight = line.slope * (left.double() @ (right.double().T @ block.double()))
+    return part, part + straight + line.shift * block.double().sum(0)
+
+
+def milliseconds(work: Callable[..., object], *given: Any, repeats: int = 7) -> float:
+    """Median of work(given), after two runs to warm up."""
+    work(*given)
+    work(*given)
+    found = []
+    for _ in range(repeats):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        work(*given)
+        end.record()
+        torch.cuda.synchronize()
+        found.append(begin.elapsed_time(end))
+    return float(np.median(found))
+
+
+# ---------------------------------------------------------------- parts
+def check() -> list[dict[str, Any]]:
+    rows = []
+    for m, n, rank, width in SHAPES:
+        left, right = factors(m, n, rank)
+        block = torch.randn(n, width, device=DEVICE) / n**0.5
+        for name, penalty in PENALTIES.items():
+            part, whole = exact(penalty, left, right, block)
+            form = fused.form_of(penalty.compiled_remainder(1.0))
+            row: dict[str, Any] = {"shape": f"{m}×{n}, {rank} + {width}", "map": name}
+            for precision in fused.PRECISIONS:
+                found = fused.product(left, right, form, block, precision)
+                row[precision] = float((found - part).norm() / whole.norm())
+            cost = penalty.compiled_envelope(1.0)
+            cells = np.ascontiguousarray((left.double() @ right.double().T).cpu().numpy()).reshape(-1)
+            cost(cells)
+            row["objective"] = abs(fused.total(left, right, fused.form_of(cost)) / float(cells.sum()) - 1)
+            rows.append(row)
+    show("error against float64, relative to the whole product", rows)
+    return rows
+
+
+def plain_speed(kind: torch.dtype, *, tf32: bool = False) -> float:
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    a = torch.randn(8192, 8192, device=DEVICE).to(kind)
+    speed = 2 * 8192**3 / milliseconds(torch.matmul, a, a) / 1e9
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return speed
+
+
+def passes() -> list[dict[str, Any]]:
+    m, n = SHAPE
+    plain = {
+        "bf16": plain_speed(torch.bfloat16),
+        "fp16": plain_speed(torch.float16),
+        "tf32": plain_speed(torch.float32, tf32=True),
+        "float32": plain_speed(torch.float32),
+    }
+    rows = []
+    for rank, width, names in ((RANK, WIDTH, PENALTIES), (128, 76, ["L1"])):
+        left, right = factors(m, n, rank)
+        block, other = (torch.randn(side, width, device=DEVICE) / side**0.5 for side in (n, m))
+        some = torch.arange(0, m, m // 200, device=DEVICE)
+        for name in names:
+            part, whole = exact(PENALTIES[name], left[some], right, block)
+            form: Any = fused.form_of(PENALTIES[name].compiled_remainder(1.0))
+            for precision in fused.PRECISIONS:
+                u, v = fused.sides(left, right, precision, form.unit)
+                forward = fused.product_of_sides(u, v, m, form, block, precision)
+                off = float((forward[some] - part).norm() / whole.norm())
+                there = milliseconds(fused.product_of_sides, u, v, m, form, block, precision)
+                back = milliseconds(fused.product_of_sides, v, u, n, form, other, precision)
+                speed, speed_back = (2e-9 * m * n * (rank + width) / ms for ms in (there, back))
+                rows.append(
+                    {
+                        "map": name,
+                        "columns": f"{rank} + {width}",
+                        "precision": precision,
+                        "ms": there,
+                        "TFLOP/s": speed,
+                        "transposed ms": back,
+                        "transposed TFLOP/s": speed_back,
+                        "plain product TFLOP/s": plain[precision],
+                        "ratio": speed / plain[precision],
+                        "error": off,
+                    }
+                )
+        cost: Any = fused.form_of(PENALTIES["L1"].compiled_envelope(1.0))
+        rows.append(
+            {"map": "L1, objective", "columns": f"{rank}", "ms": milliseconds(fused.total, left, right, cost)}
+        )
+    show(f"one pass at {m:,}×{n:,}", rows)
+    return rows
+
+
+def ratings() -> si.Observations:
+    """Popular rows and columns have more of them; about as unevenly as in MovieLens."""
+    (m, n), draw = SHAPE, torch.Generator(DEVICE).manual_seed(0)
+
+    def pareto(count: int, least: float, power: float, most: float) -> torch.Tensor:
+        share = least * (1 - torch.rand(count, device=DEVICE, generator=draw, dtype=torch.float64)) ** (-1 / power)
+        share = (share / share.sum()).clamp(max=most)
+        return torch.cumsum(share / share.sum(), 0)
+
+    by_row, by_col = pareto(m, 0.2, 1.2, 2e-4), pareto(n, 0.02, 0.9, 3e-3)
+    cells = torch.empty(0, dtype=torch.int64, device=DEVICE)
+    while cells.numel() < RATINGS:
+        u, v = (torch.rand(RATINGS // 2, device=DEVICE, generator=draw, dtype=torch.float64) for _ in range(2))
+        more = torch.searchsorted(by_row, u).clamp(max=m - 1) * n + torch.searchsorted(by_col, v).clamp(max=n - 1)
+        cells = torch.unique(torch.cat([cells, more]))
+    cells = cells[torch.randperm(cells.numel(), device=DEVICE, generator=draw)[:RATINGS]].sort().values
+    rows, cols = cells // n, cells % n
+    left = torch.randn(m, 9, device=DEVICE, generator=draw) * 0.3
+    right = torch.randn(n, 9, device=DEVICE, generator=draw)
+    left[:, 8] = 0.5
+    values = 3.4 + fused.entries(left, right, rows, cols)
+    values += 0.7 * torch.randn(RATINGS, device=DEVICE, generator=draw)
+    values = (2 * values).round().div(2).clamp(0.5, 5)
+    return si.Observations(rows.int().cpu().numpy(), cols.int().cpu().numpy(), values.double().cpu().numpy(), SHAPE)
+
+
+def fit() -> list[dict[str, Any]]:
+    known = ratings()
+    problem = si.Problem(known, si.Nuclear(250.0), PENALTIES["L1"])
+    place: Any = place_named("torch:cuda")
+    rows: list[dict[str, Any]] = []
+    for how, mixed, iterations in (("to warm up", True, 30), ("mixed precision", True, 100), ("float32", False, 100)):
+        place.mixed = mixed
+        torch.cuda.reset_peak_memory_stats()
+        begin = time.perf_counter()
+        result = si.solve(
+            problem,
+            "ais-impute",
+            max_iter=iterations,
+            tol=0,
+            max_rank=64,
+            evaluate_every=10,
+            dtype="float32",
+            backend="torch:cuda",
+        )
+        rows.append(
+            {
+                "fit": how,
+                "iterations": result.n_iter,
+                "seconds": time.perf_counter() - begin,
+                "peak GB": torch.cuda.max_memory_allocated() / 1e9,
+                "rank": result.x.rank,
+                "objective": result.objective,
+                "certificate": float(result.history["certificate"][-1]),
+            }
+        )
+    place.mixed = True
+    plan = si.forecast(problem, "ais-impute", max_rank=64, dtype="float32", rank=rows[1]["rank"])
+    rows.append(
+        {"fit": "2 CPU cores, as planned", "iterations": 100, "seconds": 100 * (plan.seconds or float("nan"))}
+    )
+    off = abs(rows[1]["objective"] / rows[2]["objective"] - 1)
+    rows[1]["objective off"] = off
+    show(f"{known!r}", rows)
+    return rows
+
+
+def reference() -> list[dict[str, Any]]:
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from test_reference_table import TABLE
+
+    source = si.datasets.movielens_100k().observations
+    order = _file_order(source)
+    rows = []
+    for name, row in TABLE.items():
+        seen = order[: row.observed * 1000]
+        hidden = order[row.observed * 1000 :]
+        known = si.Observations.from_coo(source.rows[seen], source.cols[seen], source.values[seen], source.shape)
+        at = {1: 0.0, 10: 0.0, 50: 0.0, 100: 0.0, 150: 0.0}
+
+        def watch(info: Any, at: dict[int, float] = at, hidden: Any = hidden) -> None:
+            if info.iteration in at:
+                estimate = info.x.entries(source.rows[hidden], source.cols[hidden])
+                at[info.iteration] = si.metrics.nmse(source.values[hidden], estimate)
+
+        problem = si.Problem(known, row.spectral, row.discrete(known.values))
+        options: dict[str, Any] = {"dtype": "float32", "backend": "torch:cuda", "evaluate_every": 150}
+        result = si.solve(problem, "apg", max_iter=150, tol=0, callback=watch, **options)
+        off = max(abs(found - wanted) for found, wanted in zip(at.values(), row.nmse, strict=True))
+        objective = "" if row.objective is None else abs(result.objective / row.objective - 1)
+        rows.append({"row": name, "largest difference": off, "objective off": objective, "rank": result.x.rank})
+    show("reference values, float32", rows)
+    return rows
+
+
+def _file_order(source: si.Observations) -> Any:
+    """The positions in ``source`` of a random permutation of the lines of the file, as the reference has them."""
+    path = si.datasets.cache_dir() / "ml-100k" / "u.data"
+    lines = np.loadtxt(path, dtype=np.int64)
+    keys = (lines[:, 0] - 1) * source.shape[1] + lines[:, 1] - 1
+    stored = source.rows.astype(np.int64) * source.shape[1] + source.cols
+    return np.searchsorted(stored, keys)[np.random.default_rng(0).permutation(len(keys))]
+
+
+# ---------------------------------------------------------------- output
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{title}")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_text(row.get(name, "")) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
+    for line in [names, *cells]:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.1e}" if 0 < abs(value) < 1e-2 else f"{value:,.2f}" if abs(value) < 1e5 else f"{value:.9g}"
+
+
+PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "check": check,
+    "pass": passes,
+    "fit": fit,
+    "reference": reference,
+}
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    out = Path(__file__).parent / "results"
+    if "--out" in arguments:
+        at = arguments.index("--out")
+        out = Path(arguments[at + 1])
+        del arguments[at : at + 2]
+    if not torch.cuda.is_available():
+        sys.exit("torch sees no GPU: nothing to measure")
+    card = torch.cuda.get_device_properties(0)
+    found: dict[str, Any] = {
+        "command": "python benchmarks/gpu.py " + " ".join(arguments),
+        "device": card.name,
+        "memory GB": card.total_memory / 1e9,
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "snapimpute": si.__version__,
+    }
+    print(*(f"{name}: {value}" for name, value in found.items()), sep="\n")
+    for name in arguments or PARTS:
+        found[name] = PARTS[name]()
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / "gpu.json", json.dumps(found, indent=1).encode())
+
+
+if __name__ == "__main__":
+    main()

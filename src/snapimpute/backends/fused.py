@@ -1,0 +1,386 @@
+"""f(UVᵀ)·B in one kernel, for a map f of one real variable: the m×n part never touches memory.
+
+Two matrix products with a cheap map between, the shape of attention without
+its softmax. A program keeps a block of rows of U, walks over blocks of V and B,
+and adds f(U V_jᵀ)·B_j up; the transposed product is the same with U and V
+exchanged. f is what a line leaves of a prox (`CellPenalty.line`): it is small,
+so that it may be computed in low precision, and the line keeps the low rank.
+
+Precisions
+----------
+"bf16", "fp16"
+    Factors, f and B in that type, added up in float32. Columns are scaled by
+    powers of two first, so that fp16 has the digits of tf32 at the speed of bf16.
+"tf32"
+    Factors in float32, of which the tensor cores read 11 binary digits; f and B in fp16, which has as many.
+"float32"
+    Each factor is split into two of fp16, high and low, and likewise f and B:
+    UVᵀ = U_h V_hᵀ + U_h V_lᵀ + U_l V_hᵀ, which is a product of three times the rank.
+
+The map of an even staircase takes seven instructions for a cell, however many
+symbols there are: with w = (y − c)/p, where c is the middle of the first flat
+spot and p the period, k = w rounded to a whole number from 0 to K − 1, and
+ρ = w − k, f = (1 − slope)·ρ − clamp(ρ, ±ξ/p), in units of p.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from snapimpute.backends.fused_kernels import mapped_product, mapped_total, sampled_product
+from snapimpute.penalties.kernels import Bound, Envelope, Remainder
+from snapimpute.penalties.table import Tabulated
+from snapimpute.types import CellMap
+
+PRECISIONS = ("bf16", "fp16", "tf32", "float32")
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "float32": torch.float16}
+"""Of the factors; B is of fp16, but for "bf16"."""
+
+MOST_COLUMNS = 256
+"""Of the factors, and of B; in "float32" the factors have three times as many inside."""
+
+MOST_SYMBOLS = 20
+
+WHOLE = 1.5 * 2.0**23
+"""Added to a float32 and taken away again, it rounds it to a whole number."""
+
+STAIRS, RECURRENCE, COMPOSED, NEAREST, TABLE, ENVELOPE_L1, ENVELOPE_L0, GAIN = range(8)
+
+COSTS = (TABLE, ENVELOPE_L1, ENVELOPE_L0, GAIN)
+"""Maps that may be added up over all cells."""
+
+NODES = 1 << 13
+"""Of a table, evenly spaced; between them it is straight."""
+
+REACH = 2.0
+"""How far a table reaches beyond the alphabet, in units of its span; beyond, the map goes on straight."""
+
+CELLS = 64
+"""Entries that one program of a sampled product computes."""
+
+BLOCK = 128
+"""Factors are padded to a multiple of so many rows."""
+
+
+# ---------------------------------------------------------------- maps, as kernels know them
+class Form(NamedTuple):
+    """A map: its kind, the numbers that it is made of, and the number of symbols (of nodes, of a table).
+
+    The kernel is given U/``unit``, and gives f/unit, of stairs. Of a gain, which
+    is what stairs leave of an envelope, the sum over all cells is
+    ``bend``·½Σy² + ``tilt``·Σy + ``constant``·mn − unit²·(the kernel's).
+    """
+
+    kind: int
+    numbers: tuple[float, ...]
+    symbols: int
+    table: Any = None
+    unit: float = 1.0
+    constant: float = 0.0
+    bend: float = 0.0
+    tilt: float = 0.0
+
+
+def form_of(cell_map: CellMap) -> Form | None:
+    """The form of a map that kernels know; None of one that they do not."""
+    if isinstance(cell_map, Bound):
+        return _bound_form(cell_map.kernel.__name__, cell_map.arguments)
+    if isinstance(cell_map, Remainder) and isinstance(cell_map.prox, Tabulated):
+        return _tabulated(cell_map, cell_map.prox.family.symbols)
+    if isinstance(cell_map, Envelope):
+        if isinstance(cell_map.prox, Tabulated):
+            return _tabulated(cell_map, cell_map.prox.family.symbols)
+        if isinstance(cell_map.prox, Bound) and isinstance(cell_map.value, Bound):
+            return _envelope_form(cell_map.prox, cell_map.value)
+    return None
+
+
+def _bound_form(name: str, arguments: tuple[Any, ...]) -> Form | None:
+    if name == "even_l1_remainder":
+        return _stairs(*arguments)
+    kinds = {"l1_prox": RECURRENCE, "l0_prox": NEAREST, "composed_l1_prox": COMPOSED}
+    if name not in kinds:
+        return None
+    symbols, pulls, slope, shift = arguments
+    pulls = np.broadcast_to(pulls, symbols.shape)
+    if symbols.size > MOST_SYMBOLS:
+        return None
+    return Form(kinds[name], (slope, shift), symbols.size, np.concatenate([symbols, pulls]))
+
+
+def _stairs(low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float) -> Form:
+    shift = -(low + 0.5 * wide) / period
+    # (w + shift)/top is clamped to 0 … 1 by the arithmetic itself
+    numbers = (1 / top, shift / top, top, shift, 0.5 * wide / period, 1 - slope)
+    return Form(STAIRS, numbers, int(top) + 1, unit=period)
+
+
+def _envelope_form(prox: Bound, value: Bound) -> Form | None:
+    names = prox.kernel.__name__, value.kernel.__name__
+    kinds = {("l1_prox", "l1_value"): ENVELOPE_L1, ("l0_prox", "l0_value"): ENVELOPE_L0}
+    if names not in kinds or value.arguments[0].size > MOST_SYMBOLS:
+        return None
+    symbols, pulls = value.arguments
+    gaps = np.diff(symbols)
+    even = symbols.size > 1 and np.ptp(gaps) <= 1e-9 * gaps[0] and np.ptp(pulls) == 0 and pulls[0] > 0
+    if kinds[names] == ENVELOPE_L1 and even:
+        return _gain(symbols, float(gaps.mean()), float(pulls[0]), Envelope(prox, value))
+    return Form(kinds[names], (), symbols.size, np.concatenate([symbols, pulls]))
+
+
+def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form:
+    """The envelope has the derivative y − prox(y): a parabola, as the line is split off, less the integral of f."""
+    period, top = gap + 2 * pull, symbols.size - 1
+    slope, low = gap / period, float(symbols[0]) - pull * symbols.size
+    stairs = _stairs(low, 1 / period, period, top, 2 * pull, slope, 0.0)
+    bend, tilt = 1 - slope, (slope - 1) * 0.5 * float(symbols[0] + symbols[-1])
+    middle = low + pull
+    there = np.array([middle])
+    envelope(there)
+    constant = float(there[0]) - 0.5 * bend * middle**2 - tilt * middle
+    return stairs._replace(kind=GAIN, constant=constant, bend=bend, tilt=tilt)
+
+
+def _tabulated(cell_map: CellMap, symbols: Any) -> Form:
+    span = float(symbols[-1] - symbols[0]) or 1.0
+    low, high = float(symbols[0]) - REACH * span, float(symbols[-1]) + REACH * span
+    values = np.linspace(low, high, NODES + 1)
+    cell_map(values)
+    table = np.stack([values[:-1], np.diff(values)], axis=1)
+    return Form(TABLE, (low, NODES / (high - low)), NODES, table)
+
+
+# ---------------------------------------------------------------- factors, as kernels want them
+@dataclass(frozen=True)
+class Side:
+    """One factor in pieces of a power of two columns each, padded with rows of zeros."""
+
+    pieces: tuple[Tensor, ...]
+    rows: int
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of the pieces."""
+        return tuple(piece.shape[1] for piece in self.pieces)
+
+    def every(self, step: int, count: int) -> Side:
+        """Each ``step``-th of the rows, ``count`` in all, padded again."""
+        some = [piece[::step][:count] for piece in self.pieces]
+        padded = [torch.nn.functional.pad(piece, (0, 0, 0, -count % BLOCK)).contiguous() for piece in some]
+        return Side(tuple(padded), padded[0].shape[0])
+
+
+def pieces_of(columns: int, most: int = 3) -> tuple[int, ...]:
+    """Powers of two, from 16 to 256 and descending, that are together just as many or little more; none if too many.
+
+    Examples
+    --------
+    >>> pieces_of(64), pieces_of(76), pieces_of(130), pieces_of(300)
+    ((64,), (64, 16), (128, 16), (256, 32, 16))
+    """
+    sizes = (16, 32, 64, 128, 256)
+    found: list[tuple[int, ...]] = []
+    found += [(size,) for size in sizes if size >= columns][:1]
+    for size in sizes if most > 1 else ():
+        rest = pieces_of(columns - size, most - 1) if size < columns else ()
+        if rest and rest[0] <= size:
+            found.append((size, *rest))
+    return min(found, key=lambda one: (sum(one), len(one)), default=())
+
+
+def sides(left: Tensor, right: Tensor, precision: str, unit: float = 1.0) -> tuple[Side, Side]:
+    """U/unit and V for the kernels: scaled column by column, such that the largest of V is about 1."""
+    scale = _powers(right)
+    u, v = left * (scale / unit), right / scale
+    if precision == "float32":
+        (uh, ul), (vh, vl) = _split(u), _split(v)
+        u, v = torch.cat([uh, uh, ul], 1), torch.cat([vh, vl, vh], 1)
+    kind = TYPES[precision]
+    return _side(u.to(kind)), _side(v.to(kind))
+
+
+def _powers(block: Tensor) -> Tensor:
+    """For each column the power of two that is next above its largest entry; 1 for a column of zeros."""
+    largest = block.abs().amax(dim=0) if block.shape[0] else torch.zeros(block.shape[1], device=block.device)
+    return torch.where(largest > 0, torch.exp2(torch.ceil(torch.log2(largest))), 1.0).to(block.dtype)
+
+
+def _split(block: Tensor) -> tuple[Tensor, Tensor]:
+    high = block.to(torch.float16)
+    return high, (block - high.to(block.dtype)).to(torch.float16)
+
+
+def _side(block: Tensor) -> Side:
+    widths = pieces_of(block.shape[1])
+    padded = torch.nn.functional.pad(block, (0, sum(widths) - block.shape[1], 0, -block.shape[0] % BLOCK))
+    starts = np.cumsum((0, *widths)).tolist()
+    pieces = [padded[:, a : a + width].contiguous() for a, width in zip(starts, widths, strict=False)]
+    return Side(tuple(pieces), padded.shape[0])
+
+
+def _described(side: Side, block: int) -> list[Any]:
+    """Three descriptors for three pieces, the first again for those that are not there."""
+    found = [TensorDescriptor.from_tensor(piece, [block, piece.shape[1]]) for piece in side.pieces]
+    return found + [found[0]] * (3 - len(found))
+
+
+# ---------------------------------------------------------------- sizes of blocks
+class Blocks(NamedTuple):
+    """Rows of U and of V at a time, warps, and how many loads are under way."""
+
+    rows: int
+    cols: int
+    warps: int
+    stages: int
+
+
+SHARED = 190_000
+"""Bytes of fast memory that a program may take."""
+
+
+def blocks_for(rank: int, width: int, itemsize: int, pieces_of_b: int = 1) -> Blocks:
+    """The first that fits the fast memory and the registers; the best on an H200 for 64 and 64 columns come first."""
+    large = [Blocks(128, 64, 4, 3), Blocks(128, 64, 4, 2)] if rank <= 256 and width <= 128 else []
+    small = [Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 32, 4, 2), Blocks(64, 32, 4, 1)]
+    for one in large + small:
+        factors = one.rows * rank + one.stages * one.cols * rank
+        others = one.stages * one.cols * width * pieces_of_b + one.rows * one.cols
+        held = itemsize * factors + 2 * others + 4 * one.rows * width
+        if held <= SHARED and one.rows * width <= 4096 * one.warps:
+            return one
+    return small[-1]
+
+
+def _parts(tiles: int, device: torch.device) -> int:
+    """Into how many parts to cut the walk over V, such that the last programs do not run alone."""
+    if device.type != "cuda":
+        return 1
+    slots = 2 * torch.cuda.get_device_properties(device).multi_processor_count
+    waste = {parts: math.ceil(tiles * parts / slots) / (tiles * parts / slots) for parts in (1, 2, 3, 4, 6, 8)}
+    return next(parts for parts in waste if waste[parts] <= 1.03 * min(waste.values()))
+
+
+# ---------------------------------------------------------------- products
+def product(left: Tensor, right: Tensor, form: Form, block: Tensor, precision: str, *, plain: bool = False) -> Tensor:
+    """f(left·rightᵀ)·block in float32.
+
+    Parameters
+    ----------
+    left, right : tensors m×r, n×r of float32
+    form : Form
+    block : tensor n×k of float32
+    precision : {"bf16", "fp16", "tf32", "float32"}
+    plain : bool
+        Without instructions of the device, for the interpreter.
+    """
+    u, v = sides(left, right, precision, form.unit)
+    return product_of_sides(u, v, left.shape[0], form, block, precision, plain=plain)
+
+
+def product_of_sides(
+    u: Side, v: Side, m: int, form: Form, block: Tensor, precision: str, *, plain: bool = False
+) -> Tensor:
+    """The same with factors that were made ready once for several products."""
+    scale = _powers(block)
+    scaled, width, split = block / scale, block.shape[1], precision == "float32"
+    kind = torch.bfloat16 if precision == "bf16" else torch.float16
+    high = scaled.to(kind)
+    low = (scaled - high.to(scaled.dtype)).to(kind) if split else high
+    b, b_low = _b_side(high, v.rows), _b_side(low, v.rows)
+    size = blocks_for(sum(u.widths), sum(b.widths), TYPES[precision].itemsize, 2 if split else 1)
+    blocks, tiles = v.rows // size.cols, u.rows // size.rows
+    parts = next(p for p in range(_parts(tiles, block.device), 0, -1) if blocks % p == 0)
+    outs = [torch.empty((parts * u.rows, w), dtype=torch.float32, device=block.device) for w in b.widths]
+    described = [TensorDescriptor.from_tensor(out, [size.rows, out.shape[1]]) for out in outs]
+    widths = (*b.widths, 0)
+    mapped_product[(tiles, parts)](
+        *_described(u, size.rows),
+        *_described(v, size.cols),
+        *_described(b, size.cols)[:2],
+        *_described(b_low, size.cols)[:2],
+        *(described * 2)[:2],
+        _numbers(form, block.device),
+        *(*form.numbers, *[0.0] * 6)[:6],
+        blocks // parts,
+        u.rows,
+        RB=u.widths[1] if len(u.widths) > 1 else 0,
+        RC=u.widths[2] if len(u.widths) > 2 else 0,
+        KA=widths[0],
+        KB=widths[1],
+        BM=size.rows,
+        BN=size.cols,
+        KIND=form.kind,
+        COUNT=form.symbols,
+        SPLIT=split,
+        PLAIN=plain,
+        STAGES=size.stages,
+        num_warps=size.warps,
+    )
+    out = torch.cat(outs, 1) if len(outs) > 1 else outs[0]
+    if parts > 1:
+        out = out.reshape(parts, u.rows, -1).sum(0)
+    return out[:m, :width] * (form.unit * scale)
+
+
+def _b_side(block: Tensor, rows: int) -> Side:
+    widths = pieces_of(block.shape[1], 2)
+    padded = torch.nn.functional.pad(block, (0, sum(widths) - block.shape[1], 0, rows - block.shape[0]))
+    return Side(tuple(piece.contiguous() for piece in torch.split(padded, list(widths), dim=1)), rows)
+
+
+def _numbers(form: Form, device: torch.device) -> Tensor:
+    table = np.zeros(1) if form.table is None else form.table
+    return torch.tensor(table, dtype=torch.float32, device=device)
+
+
+def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> float:
+    """Σ f over all cells, in arithmetic as exact as float32's and added up in float64."""
+    u, v = sides(left, right, "float32", form.unit)
+    size = blocks_for(sum(u.widths), 16, 2)
+    out = torch.empty(u.rows, dtype=torch.float64, device=left.device)
+    mapped_total[(u.rows // size.rows,)](
+        *_described(u, size.rows),
+        *_described(v, size.cols),
+        out,
+        _numbers(form, left.device),
+        *(*form.numbers, *[0.0] * 6)[:6],
+        v.rows // size.cols,
+        left.shape[0],
+        right.shape[0],
+        RB=u.widths[1] if len(u.widths) > 1 else 0,
+        RC=u.widths[2] if len(u.widths) > 2 else 0,
+        BM=size.rows,
+        BN=size.cols,
+        KIND=form.kind,
+        COUNT=form.symbols,
+        PLAIN=plain,
+        STAGES=size.stages,
+        num_warps=size.warps,
+    )
+    found = float(out.sum())
+    if form.kind != GAIN:
+        return found
+    wide, high = left.double(), right.double()
+    squares = float(((wide.T @ wide) * (high.T @ high)).sum())
+    cells = left.shape[0] * right.shape[0]
+    parabola = 0.5 * form.bend * squares + form.tilt * float(wide.sum(0) @ high.sum(0)) + form.constant * cells
+    return parabola - form.unit**2 * found
+
+
+def entries(left: Tensor, right: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+    """Σ_k left[rows, k] right[cols, k], without an array of the rows that are read."""
+    count, rank = rows.numel(), left.shape[1]
+    out = torch.empty(count, dtype=left.dtype, device=left.device)
+    if count:
+        sampled_product[(triton.cdiv(count, CELLS),)](
+            left.contiguous(), right.contiguous(), rows, cols, out, count, rank, PIECE=32, CELLS=CELLS
+        )
+    return out

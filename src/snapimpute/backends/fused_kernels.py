@@ -1,0 +1,227 @@
+"""The kernels of `backends.fused`; what they compute is said there.
+
+``P`` points to the symbols and their pulls, or to a table; ``n0`` … ``n5`` are
+the numbers of a `Form`. Names in capitals are known when a kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _saturated(s, factor, more):
+    """s·factor + more, clamped to 0 … 1 in the same instruction."""
+    return tl.inline_asm_elementwise(
+        "fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f", [s, factor, more], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def _from_flat(s, inverse, above, top, shift, PLAIN: tl.constexpr):
+    """ρ: how far s + shift is from the nearest of the whole numbers 0 … top, which are the middles of flat spots.
+
+    1.5·2²³, added to a float32 and taken away again, rounds it.
+    """
+    v = tl.minimum(tl.maximum(s * inverse + above, 0.0), 1.0) if PLAIN else _saturated(s, inverse, above)
+    return (s - ((v * top + 12582912.0) - 12582912.0)) + shift
+
+
+@triton.jit
+def _on_stairs(s, inverse, above, top, shift, half, c, HALF: tl.constexpr, PLAIN: tl.constexpr):
+    rho = _from_flat(s, inverse, above, top, shift, PLAIN)
+    if HALF:  # ρ is small by now, and of fp16 two cells go at once
+        h = rho.to(tl.float16)
+        kept = tl.minimum(tl.maximum(h, tl.cast(-half, tl.float16)), tl.cast(half, tl.float16))
+        f = h * tl.cast(c, tl.float16) - kept
+    else:
+        f = c * rho - tl.minimum(tl.maximum(rho, -half), half)
+    return f
+
+
+@triton.jit
+def _by_recurrence(s, P, COUNT: tl.constexpr):
+    u = s
+    for k in tl.static_range(COUNT):
+        u += tl.load(P + COUNT + k)
+    for k in tl.static_range(COUNT):
+        u = tl.minimum(u, tl.maximum(u - 2 * tl.load(P + COUNT + k), tl.load(P + k)))
+    return u
+
+
+@triton.jit
+def _by_composition(s, P, COUNT: tl.constexpr):
+    u = s
+    for i in tl.static_range(COUNT):
+        a, pull = tl.load(P + COUNT - 1 - i), tl.load(P + 2 * COUNT - 1 - i)
+        u = a + tl.maximum(u - a - pull, 0.0) + tl.minimum(u - a + pull, 0.0)
+    return u
+
+
+@triton.jit
+def _to_nearest(s, P, COUNT: tl.constexpr):
+    u = s
+    best = tl.zeros_like(s)
+    for k in tl.static_range(COUNT):
+        a = tl.load(P + k)
+        cost = 0.5 * (s - a) * (s - a) - tl.load(P + COUNT + k)
+        u = tl.where(cost < best, a, u)
+        best = tl.minimum(cost, best)
+    return u
+
+
+@triton.jit
+def _from_table(s, P, low, rate, COUNT: tl.constexpr, PLAIN: tl.constexpr):
+    t = (s - low) * rate
+    cell = tl.minimum(tl.maximum(t, 0.0), COUNT - 1.0).to(tl.int32)
+    if PLAIN:
+        value, rise = tl.load(P + 2 * cell), tl.load(P + 2 * cell + 1)
+    else:  # both at once, and no load that the compiler would try to begin before its place is known
+        value, rise = tl.inline_asm_elementwise(
+            "ld.global.nc.v2.f32 {$0, $1}, [$2];",
+            "=f,=f,l",
+            [(P + 2 * cell).to(tl.int64)],
+            dtype=(tl.float32, tl.float32),
+            is_pure=True,
+            pack=1,
+        )
+    return value + (t - cell.to(tl.float32)) * rise
+
+
+@triton.jit
+def _gain_on_stairs(s, inverse, above, top, shift, half, c, PLAIN: tl.constexpr):
+    """½(1 − slope)ρ² less Huber's function of ρ: the integral of f from the middle of a flat spot on."""
+    rho = _from_flat(s, inverse, above, top, shift, PLAIN)
+    q = tl.minimum(tl.maximum(rho, -half), half)
+    return 0.5 * c * rho * rho - q * (rho - 0.5 * q)
+
+
+@triton.jit
+def _l1_envelope(s, P, COUNT: tl.constexpr):
+    u = _by_recurrence(s, P, COUNT)
+    cost = 0.5 * (u - s) * (u - s)
+    for k in tl.static_range(COUNT):
+        cost += tl.load(P + COUNT + k) * tl.abs(u - tl.load(P + k))
+    return cost
+
+
+@triton.jit
+def _l0_envelope(s, P, COUNT: tl.constexpr):
+    least = tl.zeros_like(s)  # ½ (a − s)² less the pull of a symbol, or 0 off the alphabet
+    all_pulls = tl.zeros_like(s)
+    for k in tl.static_range(COUNT):
+        d, pull = s - tl.load(P + k), tl.load(P + COUNT + k)
+        all_pulls += pull
+        least = tl.minimum(least, 0.5 * d * d - pull)
+    return all_pulls + least
+
+
+@triton.jit
+def _map(
+    s, P, n0, n1, n2, n3, n4, n5,
+    KIND: tl.constexpr, COUNT: tl.constexpr, HALF: tl.constexpr, PLAIN: tl.constexpr,
+):  # fmt: skip
+    if KIND == 0:
+        f = _on_stairs(s, n0, n1, n2, n3, n4, n5, HALF, PLAIN)
+    elif KIND == 1:
+        f = _by_recurrence(s, P, COUNT) - (n0 * s + n1)
+    elif KIND == 2:
+        f = _by_composition(s, P, COUNT) - (n0 * s + n1)
+    elif KIND == 3:
+        f = _to_nearest(s, P, COUNT) - (n0 * s + n1)
+    elif KIND == 4:
+        f = _from_table(s, P, n0, n1, COUNT, PLAIN)
+    elif KIND == 5:
+        f = _l1_envelope(s, P, COUNT)
+    elif KIND == 7:
+        f = _gain_on_stairs(s, n0, n1, n2, n3, n4, n5, PLAIN)
+    else:
+        f = _l0_envelope(s, P, COUNT)
+    return f
+
+
+# ---------------------------------------------------------------- kernels
+@triton.jit
+def _tile(ua, ub, uc, VA, VB, VC, start, RB: tl.constexpr, RC: tl.constexpr):
+    s = tl.dot(ua, VA.load([start, 0]).T)
+    if RB:
+        s = tl.dot(ub, VB.load([start, 0]).T, s)
+    if RC:
+        s = tl.dot(uc, VC.load([start, 0]).T, s)
+    return s
+
+
+@triton.jit
+def mapped_product(
+    UA, UB, UC, VA, VB, VC, BA, BB, LA, LB, OA, OB, P, n0, n1, n2, n3, n4, n5, blocks, rows,
+    RB: tl.constexpr, RC: tl.constexpr, KA: tl.constexpr, KB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    KIND: tl.constexpr, COUNT: tl.constexpr, SPLIT: tl.constexpr, PLAIN: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """OUT ← Σ f(U V_jᵀ)·B_j over the blocks j of one part, for one block of rows."""
+    row, part = tl.program_id(0) * BM, tl.program_id(1)
+    ua = UA.load([row, 0])
+    ub = UB.load([row, 0]) if RB else ua
+    uc = UC.load([row, 0]) if RC else ua
+    HALF: tl.constexpr = BA.dtype == tl.float16 and not SPLIT
+    sum_a = tl.zeros([BM, KA], tl.float32)
+    sum_b = tl.zeros([BM, KB if KB else 1], tl.float32)
+    for i in tl.range(part * blocks, (part + 1) * blocks, num_stages=STAGES):
+        start = i * BN
+        s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
+        f = _map(s, P, n0, n1, n2, n3, n4, n5, KIND, COUNT, HALF, PLAIN)
+        e = f.to(BA.dtype)
+        ba = BA.load([start, 0])
+        sum_a = tl.dot(e, ba, sum_a)
+        if SPLIT:
+            low = (f - e.to(tl.float32)).to(BA.dtype)
+            sum_a = tl.dot(low, ba, sum_a)
+            sum_a = tl.dot(e, LA.load([start, 0]), sum_a)
+        if KB:
+            bb = BB.load([start, 0])
+            sum_b = tl.dot(e, bb, sum_b)
+            if SPLIT:
+                sum_b = tl.dot(low, bb, sum_b)
+                sum_b = tl.dot(e, LB.load([start, 0]), sum_b)
+    OA.store([part * rows + row, 0], sum_a)
+    if KB:
+        OB.store([part * rows + row, 0], sum_b)
+
+
+@triton.jit
+def mapped_total(
+    UA, UB, UC, VA, VB, VC, OUT, P, n0, n1, n2, n3, n4, n5, blocks, m, n,
+    RB: tl.constexpr, RC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KIND: tl.constexpr, COUNT: tl.constexpr,
+    PLAIN: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """OUT ← Σ_j f(U V_jᵀ) over all columns, for each of a block of rows."""
+    row = tl.program_id(0) * BM
+    ua = UA.load([row, 0])
+    ub = UB.load([row, 0]) if RB else ua
+    uc = UC.load([row, 0]) if RC else ua
+    total = tl.zeros([BM, BN], tl.float32)
+    inside = (row + tl.arange(0, BM))[:, None] < m
+    for i in tl.range(0, blocks, num_stages=STAGES):
+        start = i * BN
+        s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
+        cost = _map(s, P, n0, n1, n2, n3, n4, n5, KIND, COUNT, False, PLAIN)
+        total += tl.where(inside & ((start + tl.arange(0, BN))[None, :] < n), cost, 0.0)
+    tl.store(OUT + row + tl.arange(0, BM), tl.sum(total.to(tl.float64), axis=1))
+
+
+@triton.jit
+def sampled_product(LEFT, RIGHT, ROWS, COLS, OUT, count, rank, PIECE: tl.constexpr, CELLS: tl.constexpr):
+    """OUT[p] ← Σ_k left[rows[p], k] right[cols[p], k] for a block of cells p."""
+    p = tl.program_id(0).to(tl.int64) * CELLS + tl.arange(0, CELLS)
+    inside = p < count
+    rows = tl.load(ROWS + p, mask=inside, other=0).to(tl.int64)
+    cols = tl.load(COLS + p, mask=inside, other=0).to(tl.int64)
+    total = tl.zeros([CELLS, PIECE], LEFT.dtype.element_ty)
+    for start in range(0, rank, PIECE):
+        k = start + tl.arange(0, PIECE)
+        there = inside[:, None] & (k < rank)[None, :]
+        left = tl.load(LEFT + rows[:, None] * rank + k[None, :], mask=there, other=0.0)
+        right = tl.load(RIGHT + cols[:, None] * rank + k[None, :], mask=there, other=0.0)
+        total += left * right
+    tl.store(OUT + p, tl.sum(total, axis=1), mask=inside)

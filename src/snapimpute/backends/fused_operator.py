@@ -1,0 +1,117 @@
+"""f(X) as an operator by fused products, in the lowest precision that is good enough.
+
+How good one is, is measured: on some of the rows and columns the products with
+the spaces that the next step will feel are made in float32 as well.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from snapimpute.backends import fused
+from snapimpute.backends.arrays import DTYPES
+from snapimpute.operators import LowRank, MatrixOperator
+from snapimpute.operators.place import Need, Place
+from snapimpute.types import Array
+
+PROBED = 2048
+"""Rows, and columns, on which a precision is compared with float32."""
+
+CHEAP, EXACT = "fp16", "float32"
+
+
+def chosen(place: Any, factors: LowRank, form: fused.Form, need: Need, error: float) -> FusedMapped:
+    """The operator in the cheap precision if its error is allowed, else in float32, whose error is given."""
+    if place.mixed and need.error > error and need.left is not None and need.right is not None:
+        cheap = FusedMapped(place, factors, form, CHEAP, 0.0)
+        felt = cheap.probed(need.left, need.right)
+        if felt <= need.error:
+            return FusedMapped(place, factors, form, CHEAP, felt, cheap.sides)
+    return FusedMapped(place, factors, form, EXACT, error)
+
+
+class FusedMapped(MatrixOperator):
+    """f(X) for a low-rank X and a map that kernels know.
+
+    Parameters
+    ----------
+    place : TorchPlace
+    factors : LowRank
+    form : Form
+    precision : {"bf16", "fp16", "tf32", "float32"}
+    error : float
+        What the precision costs.
+    sides : pair of Side, optional
+        The factors as kernels want them, if they were made already.
+    """
+
+    def __init__(
+        self, place: Any, factors: LowRank, form: fused.Form, precision: str, error: float, sides: Any = None
+    ) -> None:
+        self._place, self.factors, self.form, self.precision, self._error = place, factors, form, precision, error
+        self.shape = factors.shape
+        self.sides = fused.sides(*self._tall(), precision, form.unit) if sides is None else sides
+
+    def _tall(self) -> tuple[Tensor, Tensor]:
+        x = self.factors
+        left, right = self._place.tensor(x.U * x.s), self._place.tensor(x.V)
+        return left.to(torch.float32), right.to(torch.float32)
+
+    @property
+    def place(self) -> Place:
+        """Where the factors live."""
+        found: Place = self._place
+        return found
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the factors."""
+        return self.factors.dtype
+
+    @property
+    def error(self) -> float:
+        """What the precision costs, as far as the next step feels it."""
+        return self._error
+
+    def matmat(self, B: Array) -> Array:
+        """f(X)·B."""
+        left, right = self.sides
+        return self._times(left, right, self.shape[0], B)
+
+    def rmatmat(self, C: Array) -> Array:
+        """f(X)ᵀ·C."""
+        left, right = self.sides
+        return self._times(right, left, self.shape[1], C)
+
+    def _times(self, left: fused.Side, right: fused.Side, rows: int, block: Array) -> Array:
+        given = self._place.tensor(block).to(torch.float32)
+        step = fused.MOST_COLUMNS
+        parts = [
+            fused.product_of_sides(left, right, rows, self.form, given[:, start : start + step], self.precision)
+            for start in range(0, max(given.shape[1], 1), step)
+        ]
+        out = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+        found: Array = self._place.array(out.to(DTYPES[self.dtype]))
+        return found
+
+    def probed(self, left: Array, right: Array) -> float:
+        """About ‖E·right‖ and ‖Eᵀ·left‖ together, E the error of this precision, from some rows and columns."""
+        exact, total = fused.sides(*self._tall(), EXACT, self.form.unit), 0.0
+        for here, space in ((0, right), (1, left)):
+            block = self._place.tensor(space).to(torch.float32)[:, : fused.MOST_COLUMNS]
+            rows = self.shape[here]
+            step = max(rows // PROBED, 1)
+            count = -(-rows // step)
+            low, high = (
+                fused.product_of_sides(
+                    sides[here].every(step, count), sides[1 - here], count, self.form, block, precision
+                )
+                for sides, precision in ((self.sides, self.precision), (exact, EXACT))
+            )
+            total += float((low - high).square().sum(dtype=torch.float64)) * rows / count
+        return math.sqrt(total)

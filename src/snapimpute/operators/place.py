@@ -1,0 +1,116 @@
+"""Where tall arrays live, and what has to be done to them there.
+
+Arrays as long as the table is high or wide, or as there are observations, live
+where the backend keeps them; arrays of rank by rank, and singular values, are
+always numpy's. A tall array of another place follows numpy's own protocol
+(``__array_ufunc__``, ``__array_function__``), so that formulas are written once,
+with numpy's names; its reductions give numpy's numbers and small arrays. What
+is compiled, or has to know where it runs, goes through its `place`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from snapimpute.observations import Compressed, Observations
+from snapimpute.types import Array, CellMap
+
+# Operators are built on places: their types are not known here.
+LowRank: TypeAlias = Any
+MatrixOperator: TypeAlias = Any
+Sample: TypeAlias = Any
+
+
+class Need(NamedTuple):
+    """How good a matrix has to be, from whoever takes a step with it.
+
+    ``error`` is allowed in the Frobenius norm. Singular values up to
+    ``threshold`` will be set to 0, and the step will mostly be felt in the
+    spaces of the orthonormal ``left`` and ``right``.
+    """
+
+    error: float = 0.0
+    threshold: float = 0.0
+    left: Array | None = None
+    right: Array | None = None
+
+
+EXACT = Need()
+
+
+class Place(ABC):
+    """Another memory than numpy's, and the products there."""
+
+    name: str
+    """As a status says it, for instance "torch on cuda:0"."""
+
+    def free_memory(self) -> int | None:
+        """Bytes that are free there; None where nobody knows, or where it is that of this machine."""
+        return None
+
+    @abstractmethod
+    def put(self, array: Any) -> Any:
+        """A copy of a numpy array there."""
+
+    @abstractmethod
+    def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array of zeros there."""
+
+    @abstractmethod
+    def observations(self, observations: Observations) -> Observations:
+        """The same observations with all their arrays there."""
+
+    @abstractmethod
+    def times(self, tall: Array, small: Array) -> Array:
+        """tall·small."""
+
+    @abstractmethod
+    def inner(self, tall: Array, other: Array) -> Array:
+        """tallᵀ·other, an array of numpy."""
+
+    @abstractmethod
+    def sampled_product(self, left: Array, right: Array, rows: Any, cols: Any) -> Array:
+        """Σ_k left[rows, k] right[cols, k]; numpy's if the indices are."""
+
+    @abstractmethod
+    def lanes_product(self, lanes: Compressed, values: Array, block: Array) -> Array:
+        """Σ_p values[p] block[indices[p]] over the entries p of each lane."""
+
+    @abstractmethod
+    def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
+        """f(X) as an operator, as good as is needed."""
+
+    @abstractmethod
+    def cell_sum(self, factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
+        """Σ f(X_ij) over all cells as a sample knows it, and its standard error."""
+
+    @abstractmethod
+    def apply(self, kernel: str, x: Array, *arguments: Any) -> None:
+        """Apply a compiled map of one real variable, known by the name of its kernel, in place."""
+
+
+def place_of(array: Any) -> Place | None:
+    """Where an array, or an operator's blocks, live; None is numpy's memory."""
+    found: Place | None = getattr(array, "place", None)
+    return found
+
+
+def to_host(array: Any) -> Any:
+    """The array as numpy's, itself if it is."""
+    return array if place_of(array) is None else array.to_host()
+
+
+def put_beside(like: Any, array: Any) -> Any:
+    """A numpy array where another array lives."""
+    place = place_of(like)
+    return array if place is None else place.put(array)
+
+
+def zeros_beside(like: Any, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Zeros where another array lives."""
+    place = place_of(like)
+    return np.zeros(shape, dtype) if place is None else place.zeros(shape, dtype)

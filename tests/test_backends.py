@@ -1,0 +1,406 @@
+"""Every backend gives the answer of numpy: arrays, products, maps, solvers, checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import snapimpute as si
+from snapimpute.backends import place_named
+from snapimpute.operators import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum
+from snapimpute.operators.place import Place, to_host
+from snapimpute.penalties import kernels
+from snapimpute.solvers.proximal import Proximal
+from snapimpute.solvers.registry import SOLVERS
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+torch.set_num_threads(1)  # tests run side by side, and its threads wait for each other by turning in circles
+SHAPE = (90, 70)
+PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, Proximal)]
+DISCRETE = {
+    "l1": si.L1("1:5", xi=0.05),
+    "uneven": si.L1([1, 2, 4, 7], xi=0.03, weights=[1.0, 0.5, 2.0, 1.0]),
+    "composed": si.ComposedL1("1:5", xi=0.05),
+    "l0": si.L0("1:5", xi=0.02),
+    "fractional": si.FractionalL0("1:5", xi=0.02, alpha=0.05),
+    "lp": si.Lp("1:5", xi=0.02, p=0.5),
+    "l2": si.L2("1:5", xi=0.5),
+    "ridge": si.Ridge(center=3.0, xi=0.02),
+}
+
+
+@pytest.fixture(params=["torch:cpu", *(["torch:cuda"] if torch.cuda.is_available() else [])])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Every backend that there is here."""
+    return str(request.param)
+
+
+@pytest.fixture
+def place(backend: str) -> Place:
+    found = place_named(backend)
+    assert found is not None
+    return found
+
+
+def data(observed: float = 0.3) -> si.Observations:
+    return si.datasets.low_rank_alphabet(SHAPE, rank=3, alphabet="1:5", observed=observed).observations
+
+
+def some(rank: int = 4, dtype: Any = np.float64, scale: float = 1.0) -> LowRank:
+    """A matrix of low rank with entries about an alphabet 1..5."""
+    rng = np.random.default_rng(3)
+    left, right = rng.standard_normal((SHAPE[0], rank)), rng.standard_normal((SHAPE[1], rank))
+    left[:, 0], right[:, 0] = 3.0, 1.0
+    return LowRank(left, np.full(rank, scale), right).orthonormalised().astype(dtype)
+
+
+# ---------------------------------------------------------------- arrays
+def test_arithmetic_is_numpys(place: Place) -> None:
+    a, b = np.arange(12.0).reshape(4, 3) - 5, np.linspace(0.5, 2, 3)
+    A: Any = place.put(a)
+    pairs = [
+        (A + b, a + b),
+        (b * A, b * a),
+        (A / b, a / b),
+        (2 - A, 2 - a),
+        (-A, -a),
+        (A**2, a**2),
+        (np.abs(A), np.abs(a)),
+        (np.maximum(A, 0.0), np.maximum(a, 0.0)),
+        (A @ np.eye(3), a),
+        (A.T @ A, a.T @ a),
+        (np.hstack([A, a]), np.hstack([a, a])),
+        (np.vstack([A, A]), np.vstack([a, a])),
+        (A[:, 1:], a[:, 1:]),
+        (A[:, np.array([True, False, True])], a[:, [0, 2]]),
+        (A[np.array([3, 0])], a[[3, 0]]),
+        (np.zeros_like(A), np.zeros_like(a)),
+        (A.astype(np.float32), a.astype(np.float32)),
+        (np.where(A > 0, A, -1.0), np.where(a > 0, a, -1.0)),
+        (np.flatnonzero(A > 0), np.flatnonzero(a > 0)),
+        (A.reshape(-1), a.reshape(-1)),
+    ]
+    for ours, theirs in pairs:
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours.to_host(), theirs, rtol=1e-15)
+    A[1:3] *= 2.0
+    a[1:3] *= 2.0
+    A[:, 0] = 7.0
+    a[:, 0] = 7.0
+    np.testing.assert_array_equal(A.to_host(), a)
+    assert (A.shape, A.size, A.ndim, A.nbytes, len(A)) == (a.shape, a.size, a.ndim, a.nbytes, len(a))
+
+
+def test_reductions_are_numpys_own_numbers(place: Place) -> None:
+    a = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    A: Any = place.put(a)
+    for ours, theirs in [
+        (A.sum(), a.sum(dtype=np.float64)),
+        (np.sum(A, dtype=np.float64), a.sum(dtype=np.float64)),
+        (A.sum(axis=0), a.sum(axis=0)),
+        (np.linalg.norm(A), np.linalg.norm(a)),
+        (np.linalg.norm(A, axis=0), np.linalg.norm(a, axis=0)),
+        (A[:, 0] @ A[:, 1], a[:, 0] @ a[:, 1]),
+        (A.min(), a.min()),
+        (A.max(), a.max()),
+        (np.count_nonzero(A > 0), np.count_nonzero(a > 0)),
+    ]:
+        assert not hasattr(ours, "place")
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    assert np.isfinite(A).all()
+    assert (A > 1).any()
+    assert not (A > 100).any()
+    assert A.sum(axis=0).dtype == np.float32
+
+
+def test_nothing_comes_back_unasked(place: Place) -> None:
+    A: Any = place.put(np.ones(3))
+    with pytest.raises(TypeError, match=r"not moved to numpy's memory unasked: use to_host"):
+        np.asarray(A)
+    with pytest.raises(TypeError, match="no implementation"):
+        np.median(A)
+    with pytest.raises(TypeError, match="__array_ufunc__"):
+        np.arctan(A)
+    assert place.name.split(" on ")[0] == "torch"
+    assert "torch on" in repr(A)
+
+
+def test_decompositions(place: Place) -> None:
+    a = np.random.default_rng(0).standard_normal((40, 6))
+    A: Any = place.put(a)
+    Q, R = np.linalg.qr(A)
+    np.testing.assert_allclose(Q.to_host() @ R, a, atol=1e-12)
+    U, s, Vt = np.linalg.svd(A, full_matrices=False)
+    np.testing.assert_allclose((U.to_host() * s) @ Vt.to_host(), a, atol=1e-12)
+    values, vectors = np.linalg.eigh(A.T @ A)
+    np.testing.assert_allclose(vectors.to_host() * values @ vectors.to_host().T, a.T @ a, atol=1e-11)
+
+
+# ---------------------------------------------------------------- products
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12), (np.float32, 2e-5)])
+def test_products_are_numpys(place: Place, dtype: Any, rtol: float) -> None:
+    known = data().astype(dtype)
+    there = place.observations(known)
+    rng = np.random.default_rng(1)
+    B, C = rng.standard_normal((SHAPE[1], 5)).astype(dtype), rng.standard_normal((SHAPE[0], 5)).astype(dtype)
+    here_op, there_op = Sparse(known), Sparse(there)
+    x, y = some(dtype=dtype), some(dtype=dtype).moved(place)
+    close = {"rtol": rtol, "atol": 10 * rtol}
+    for ours, theirs in [
+        (there_op.matmat(place.put(B)), here_op.matmat(B)),
+        (there_op.rmatmat(place.put(C)), here_op.rmatmat(C)),
+        (y.matmat(place.put(B)), x.matmat(B)),
+        (y.rmatmat(place.put(C)), x.rmatmat(C)),
+        (y.entries(there.rows, there.cols), x.entries(known.rows, known.cols)),
+    ]:
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(to_host(ours), theirs, **close)
+    np.testing.assert_allclose(y.entries([[0], [5]], [1, 2]), x.entries([[0], [5]], [1, 2]), **close)
+    assert y.norm() == pytest.approx(x.norm(), rel=rtol)
+    assert y.distance(some(2, dtype).moved(place)) == pytest.approx(x.distance(some(2, dtype)), rel=10 * rtol)
+    assert y.inner(there_op) == pytest.approx(x.inner(here_op), rel=10 * rtol)
+    np.testing.assert_allclose(y.moved(None).to_dense(), x.to_dense(), **close)
+
+
+def test_the_cells_of_a_table_are_moved_once(place: Place) -> None:
+    known = data()
+    first, second = place.observations(known), place.observations(known.astype(np.float32))
+    assert first.rows is second.rows
+    assert first.by_col is second.by_col
+    assert second.values.dtype == np.float32
+    assert place.observations(data(0.2)).rows is not first.rows
+
+
+# ---------------------------------------------------------------- maps
+HARD = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0, 3.0, 5.0, 1.5, 2.5, 2.0, 1e9, -1e9, 4.0000001])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", ["prox", "value", "envelope", "landing", "remainder"])
+@pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l2"])
+def test_every_map_is_the_compiled_one(place: Place, name: str, kind: str, dtype: Any) -> None:
+    penalty: Any = DISCRETE[name]
+    rng = np.random.default_rng(0)
+    x = np.concatenate([HARD, rng.uniform(-3, 10, 5000), rng.choice(penalty.prox(np.arange(6.0)), 50)]).astype(dtype)
+    step = 0.7
+    run = penalty.compiled_remainder(step) if kind == "remainder" else penalty.compiled(kind, step)
+    if run is None:
+        pytest.skip("nothing remains of a line")
+    here, there = x.copy(), place.put(x)
+    with np.errstate(all="ignore"):
+        run(here)
+    run(there)
+    size = np.maximum(np.abs(x.astype(np.float64)), 1.0)
+    eps = np.finfo(dtype).eps
+    found = there.to_host()
+    with np.errstate(invalid="ignore"):
+        near = np.abs(found - here) <= 40 * eps * size
+    same = near | (found == here) | (np.isnan(here) & np.isnan(found))
+    assert same.all(), (x[~same], found[~same], here[~same])
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-4)])
+def test_tiles_are_numpys(place: Place, sampled: bool, dtype: Any, rtol: float) -> None:
+    x = some(dtype=dtype)
+    rtol = 1e-4 if sampled else rtol  # tiles of a sample are of float32
+    penalty = si.L1("1:5", xi=0.1)
+    rest, cost = penalty.compiled_remainder(1.0), penalty.compiled_envelope(1.0)
+    sample = Sample(2, 2, (5,)) if sampled else None
+    rng = np.random.default_rng(1)
+    B, C = rng.standard_normal((SHAPE[1], 3)).astype(dtype), rng.standard_normal((SHAPE[0], 2)).astype(dtype)
+    here, there = mapped(x, rest, sample=sample), mapped(x.moved(place), rest, sample=sample)
+    forward, backward = there.both(place.put(B), place.put(C))
+    for ours, theirs in [
+        (there.matmat(place.put(B)), here.matmat(B)),
+        (there.rmatmat(place.put(C)), here.rmatmat(C)),
+        (forward, here.matmat(B)),
+        (backward, here.rmatmat(C)),
+    ]:
+        np.testing.assert_allclose(to_host(ours), theirs, rtol=rtol, atol=rtol)
+    assert there.dtype == dtype
+    assert there.shape == SHAPE
+    assert cell_sum(x.moved(place), cost) == pytest.approx(cell_sum(x, cost), rel=rtol)
+    assert there.error == here.error == 0
+    np.testing.assert_allclose(
+        sampled_sum(x.moved(place), cost, sample), sampled_sum(x, cost, sample), rtol=10 * rtol, atol=1e-9
+    )
+
+
+def test_a_map_that_has_no_name_runs_on_arrays_of_a_place(place: Place) -> None:
+    x = some()
+
+    def square(cells: Any) -> None:
+        cells *= cells
+
+    assert cell_sum(x.moved(place), square) == pytest.approx(x.norm() ** 2, rel=1e-12)
+
+
+def test_partial_svd(place: Place) -> None:
+    x = some(6)
+    known = data()
+    here = partial_svd(x + Sparse(known), 5, tol=1e-9)
+    there = partial_svd(x.moved(place) + Sparse(place.observations(known)), 5, tol=1e-9)
+    np.testing.assert_allclose(there.x.s, here.x.s, rtol=1e-10)
+    np.testing.assert_allclose(there.x.moved(None).to_dense(), here.x.to_dense(), atol=1e-7)
+    assert there.passes == here.passes
+
+
+# ---------------------------------------------------------------- solvers
+def compare(problem: si.Problem, solver: Any, backend: str, rel: float, **options: Any) -> si.solvers.Result:
+    place: Any = place_named(backend)
+    here = si.solve(problem, solver, tol=0, **options)
+    place.mixed = False  # low precision, where a step allows it, is tested elsewhere
+    there = si.solve(problem, solver, tol=0, backend=backend, **options)
+    place.mixed = True
+    assert there.n_iter == here.n_iter
+    np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=rel)
+    np.testing.assert_allclose(there.history["rank"], here.history["rank"])
+    assert isinstance(there.x.U, np.ndarray)
+    assert isinstance(there.x.V, np.ndarray)
+    assert there.x.dtype == here.x.dtype
+    assert there.x.distance(here.x) <= 100 * rel * here.x.norm()
+    assert there.settings["backend"] == place_named(backend).name  # type: ignore[union-attr]
+    return there
+
+
+@pytest.mark.parametrize("solver", PROXIMAL)
+def test_every_proximal_solver_computes_the_same(backend: str, solver: str) -> None:
+    problem = si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"])
+    compare(problem, solver, backend, 1e-10, max_iter=12)
+
+
+@pytest.mark.parametrize("solver", [name for name in PROXIMAL if SOLVERS[name].single])
+def test_in_single_precision(backend: str, solver: str) -> None:
+    problem = si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"])
+    compare(problem, solver, backend, 1e-5, max_iter=8, dtype="float32")
+
+
+@pytest.mark.parametrize("discrete", [*DISCRETE, "none", "columns"])
+@pytest.mark.parametrize("spectral", [si.Nuclear(2.0), si.LogSum(40.0, 20.0)], ids=["nuclear", "lsp"])
+def test_every_penalty(backend: str, discrete: str, spectral: Any) -> None:
+    half = SHAPE[1] // 2
+    by_column = si.ByColumn([DISCRETE["l1"], DISCRETE["l0"], None], [0] * half + [1] * (half - 5) + [2] * 5)
+    penalty = {"none": None, "columns": by_column}.get(discrete, DISCRETE.get(discrete))
+    problem = si.Problem(data(), spectral, penalty)
+    compare(problem, "niapg", backend, 1e-9, max_iter=10)
+
+
+def test_offsets_warm_start_and_limits(backend: str) -> None:
+    known = data()
+    offsets = LowRank.constant(SHAPE, 3.0)
+    problem = si.Problem(known, si.Nuclear(2.0), DISCRETE["l1"], offsets)
+    compare(problem, "apg", backend, 1e-10, max_iter=10, x0=some(2, scale=0.1), max_rank=4)
+
+
+def test_a_sampled_term(backend: str) -> None:
+    known = si.datasets.low_rank_alphabet((600, 500), rank=3, alphabet="1:5", observed=0.05).observations
+    problem = si.Problem(known, si.Nuclear(8.0), si.L1("1:5", xi=0.02))
+    result = compare(problem, "apg", backend, 1e-5, max_iter=12, alphabet_term="sampled", max_rank=6)
+    assert result.history["share"].min() < 1
+
+
+def test_the_status_says_where(backend: str) -> None:
+    problem = si.Problem(data(), si.Nuclear(2.0))
+    result = si.solve(problem, "apg", max_iter=3, backend=backend)
+    assert result.status.message.endswith(f"Computed with {place_named(backend).name}.")  # type: ignore[union-attr]
+
+
+def test_a_callback_gets_numbers_of_numpy(backend: str) -> None:
+    known = data()
+    seen = []
+
+    def score(info: Any) -> dict[str, float]:
+        estimate = info.x.entries(known.rows, known.cols)
+        seen.append(estimate)
+        return {"nmse": si.metrics.nmse(known.values, estimate)}
+
+    problem = si.Problem(known, si.Nuclear(2.0))
+    here = si.solve(problem, "apg", max_iter=5, callback=score, tol=0)
+    there = si.solve(problem, "apg", max_iter=5, callback=score, tol=0, backend=backend)
+    assert all(isinstance(one, np.ndarray) for one in seen)
+    np.testing.assert_allclose(there.history["nmse"], here.history["nmse"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_checkpoint_goes_on_to_the_same_bits(backend: str, sampled: bool, tmp_path: Any) -> None:
+    known = si.datasets.low_rank_alphabet((300, 250), rank=3, alphabet="1:5", observed=0.1).observations
+    problem = si.Problem(known, si.Nuclear(4.0), si.L1("1:5", xi=0.02))
+    term: Any = "sampled" if sampled else "tiled"
+    options: dict[str, Any] = {"tol": 0, "backend": backend, "alphabet_term": term}
+    whole = si.solve(problem, "apg", max_iter=12, **options)
+    path = si.solvers.Checkpoint(tmp_path / "run.safetensors", every_seconds=0)
+    si.solve(problem, "apg", max_iter=5, checkpoint=path, **options)
+    resumed = si.solve(problem, "apg", max_iter=12, checkpoint=path, **options)
+    np.testing.assert_array_equal(resumed.history["objective"], whole.history["objective"])
+    np.testing.assert_array_equal(resumed.x.U, whole.x.U)
+    with pytest.raises(ValueError, match="setting backend differs"):
+        si.solve(problem, "apg", max_iter=12, checkpoint=path, tol=0, alphabet_term=term)
+
+
+def test_an_interruption_returns_numpys_arrays(backend: str) -> None:
+    def stop(info: Any) -> None:
+        if info.iteration == 3:
+            raise KeyboardInterrupt
+
+    result = si.solve(si.Problem(data(), si.Nuclear(2.0)), "apg", callback=stop, backend=backend)
+    assert result.status.code == "interrupted"
+    assert isinstance(result.x.U, np.ndarray)
+
+
+def test_an_estimator(backend: str) -> None:
+    table = np.full(SHAPE, np.nan)
+    known = data()
+    table[known.rows, known.cols] = known.values
+    options: dict[str, Any] = {"alphabet": "1:5", "lam": 2.0, "xi": 0.02, "tol": 1e-2}
+    here = si.SnapImputer(**options).fit_transform(table)
+    there = si.SnapImputer(**options, backend=backend).fit_transform(table)
+    np.testing.assert_array_equal(there, here)
+    tuned = si.SnapImputer(alphabet="1:5", backend=backend, tol=1e-2).fit(table)
+    assert tuned.lam_ > 0
+
+
+# ---------------------------------------------------------------- what is not there
+def test_an_unknown_backend_is_refused() -> None:
+    problem = si.Problem(data(), si.Nuclear(2.0))
+    with pytest.raises(ValueError, match=r"backend must be one of 'cpu', 'torch', .*got 'jax'"):
+        si.solve(problem, backend="jax")
+    with pytest.raises(ValueError, match=r"torch knows no device 'gpu'"):
+        si.solve(problem, backend="torch:gpu")
+    with pytest.raises(ValueError, match=r"not supported: use .torch:cpu. or .torch:cuda."):
+        si.solve(problem, backend="torch:meta")
+    with pytest.raises(ValueError, match="backend must be one of"):
+        si.SnapImputer(alphabet="1:5", backend="jax").fit([[1, 2], [3, 4]])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu_is_an_error_and_not_a_slower_answer() -> None:
+    problem = si.Problem(data(), si.Nuclear(2.0))
+    with pytest.raises(RuntimeError, match=r"needs a GPU, and torch sees none.*install torch with CUDA, or use"):
+        si.solve(problem, backend="torch:cuda")
+    assert si.solve(problem, "apg", backend="torch", max_iter=2).settings["backend"] == "torch on cpu"
+
+
+def test_without_torch_the_message_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "snapimpute.backends.torch_place", raising=False)
+    monkeypatch.delitem(sys.modules, "snapimpute.backends.arrays", raising=False)
+    monkeypatch.delitem(sys.modules, "snapimpute.backends.maps", raising=False)
+    with pytest.raises(ImportError, match=r'needs torch, which is not installed: pip install "snapimpute\[gpu\]"'):
+        place_named("torch")
+
+
+def test_a_solver_that_needs_numpy_is_refused(backend: str) -> None:
+    with pytest.raises(ValueError, match=r"ALS computes with numpy only: use backend=.cpu., or a solver .*\(.*apg"):
+        si.solve(si.Problem(data(), si.Nuclear(2.0)), "als", backend=backend)
+
+
+def test_kernels_have_their_torch_twins() -> None:
+    from snapimpute.backends.maps import MAPS
+
+    compiled = {name for name, value in vars(kernels).items() if hasattr(value, "py_func")}
+    assert compiled - set(MAPS) == {"fractional_majorised"}  # a method of its own, on small arrays

@@ -1,0 +1,189 @@
+"""The fused kernels against float64: on a GPU where there is one, else by Triton's interpreter on small shapes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import snapimpute as si
+from snapimpute.operators import LowRank, MappedLowRank, cell_sum
+from snapimpute.operators.place import EXACT, Need
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("triton", reason="triton is not installed")
+
+GPU = torch.cuda.is_available()
+if not GPU:
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("there is no GPU, and TRITON_INTERPRET=1 was not set in time", allow_module_level=True)
+    torch.set_num_threads(1)
+
+from snapimpute.backends import fused, place_named  # noqa: E402
+from snapimpute.backends.fused_operator import FusedMapped, chosen  # noqa: E402
+
+DEVICE = "cuda" if GPU else "cpu"
+PENALTIES = {
+    "stairs": si.L1("1:5", xi=0.05),
+    "half stars": si.L1("0.5:5:0.5", xi=0.01),
+    "votes": si.L1("-1,1", xi=0.1),
+    "wide": si.L1("1:5", xi=2.0),
+    "weights": si.L1([1, 2, 4, 7], xi=0.03, weights=[1.0, 0.5, 2.0, 1.0]),
+    "composed": si.ComposedL1("1:5", xi=0.05),
+    "l0": si.L0("1:5", xi=0.02),
+    "fractional": si.FractionalL0("1:5", xi=0.02, alpha=0.05),
+}
+# bf16 is not a type of numpy's, which the interpreter computes with.
+LIMITS = {"fp16": 2e-4, "tf32": 2e-4, "float32": 1e-6} | ({"bf16": 2e-3} if GPU else {})
+JUMPS = {"l0": 3e-2}  # a cell that rounding carries over an edge is off by as much as the map jumps
+
+
+def factors(m: int, n: int, rank: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A matrix with entries about 3, some of them off any alphabet."""
+    rng = np.random.default_rng(seed)
+    left, right = rng.standard_normal((m, rank)) * 1.2 / np.sqrt(rank), rng.standard_normal((n, rank))
+    left[:, 0], right[:, 0] = 3.0, 1.0
+    return left, right
+
+
+def there(*arrays: np.ndarray) -> list[Any]:
+    return [torch.tensor(array, dtype=torch.float32, device=DEVICE) for array in arrays]
+
+
+@pytest.mark.parametrize("precision", LIMITS)
+@pytest.mark.parametrize("name", PENALTIES)
+def test_products_are_those_of_float64(name: str, precision: str) -> None:
+    """Relative to the whole product, of which the map is what a line leaves."""
+    penalty: Any = PENALTIES[name]
+    left, right = factors(70, 90, 20)
+    block = np.random.default_rng(1).standard_normal((90, 20)) * np.geomspace(1e-6, 1e3, 20)
+    rest, line = penalty.compiled_remainder(1.0), penalty.line(1.0)
+    exact = MappedLowRank(LowRank(left, np.ones(20), right), rest).matmat(block)
+    whole = exact + line.slope * (left @ (right.T @ block)) + line.shift * block.sum(axis=0)
+    u, v, b = there(left, right, block)
+    found = fused.product(u, v, fused.form_of(rest), b, precision, plain=not GPU).cpu().numpy()
+    off = np.linalg.norm(found - exact, axis=0) / np.linalg.norm(whole, axis=0)
+    jump = 0.0 if precision == "float32" else JUMPS.get(name, 0.0)
+    assert off.max() <= jump + 3 * LIMITS[precision] * (10 if name in ("wide", "votes") else 1)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "rank", "width"), [(1, 1, 1, 1), (130, 40, 3, 70), (20, 300, 70, 5), (40, 30, 100, 130)]
+)
+def test_any_shape(m: int, n: int, rank: int, width: int) -> None:
+    penalty = PENALTIES["stairs"]
+    left, right = factors(m, n, rank)
+    block = np.random.default_rng(2).standard_normal((n, width))
+    rest: Any = penalty.compiled_remainder(1.0)  # type: ignore[attr-defined]
+    exact = MappedLowRank(LowRank(left, np.ones(rank), right), rest).matmat(block)
+    found = fused.product(*there(left, right), fused.form_of(rest), *there(block), "float32", plain=not GPU)
+    assert found.shape == (m, width)
+    np.testing.assert_allclose(found.cpu().numpy(), exact, atol=1e-4 * np.abs(block).sum(axis=0).max())
+
+
+@pytest.mark.parametrize("name", [name for name in PENALTIES if name != "composed"])
+def test_totals_are_those_of_float64(name: str) -> None:
+    penalty: Any = PENALTIES[name]
+    left, right = factors(70, 90, 20)
+    cost = penalty.compiled_envelope(1.0)
+    exact = cell_sum(LowRank(left, np.ones(20), right), cost)
+    found = fused.total(*there(left, right), fused.form_of(cost), plain=not GPU)
+    assert found == pytest.approx(exact, rel=3e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_entries(dtype: Any) -> None:
+    left, right = factors(30, 40, 37)
+    rng = np.random.default_rng(0)
+    rows, cols = rng.integers(0, 30, 150).astype(np.int32), rng.integers(0, 40, 150).astype(np.int32)
+    given = [torch.tensor(one, device=DEVICE) for one in (left, right, rows, cols)]
+    found = fused.entries(given[0].to(dtype), given[1].to(dtype), given[2], given[3]).cpu().numpy()
+    np.testing.assert_allclose(found, (left[rows] * right[cols]).sum(axis=1), rtol=1e-5, atol=1e-5)
+    assert fused.entries(given[0], given[1], given[2][:0], given[3][:0]).numel() == 0
+
+
+def test_maps_that_kernels_do_not_know() -> None:
+    assert fused.form_of(lambda x: None) is None
+    assert fused.form_of(si.L1("1:5", xi=0.1).compiled_value(1.0)) is None
+    assert fused.form_of(si.Ridge(center=3.0, xi=0.1).compiled_envelope(1.0)) is None
+    many = si.L1(np.arange(30.0) ** 1.5, xi=0.01)
+    assert fused.form_of(many.compiled_remainder(1.0)) is None
+    assert fused.form_of(many.compiled_envelope(1.0)) is None
+    even = si.L1("0:100", xi=0.01)  # evenly spaced, any number will do
+    assert fused.form_of(even.compiled_remainder(1.0)).kind == fused.STAIRS  # type: ignore[union-attr]
+    assert fused.form_of(even.compiled_envelope(1.0)) is None
+
+
+@pytest.mark.parametrize("columns", range(1, 600, 7))
+def test_pieces_cover_the_columns_and_little_more(columns: int) -> None:
+    found = fused.pieces_of(columns)
+    assert sum(found) >= columns
+    assert list(found) == sorted(found, reverse=True)
+    assert set(found) <= {16, 32, 64, 128, 256}
+    assert sum(found) - columns < max(16, sum(found) // 4)
+    assert len(found) <= 3
+
+
+def test_too_many_columns_have_no_pieces() -> None:
+    assert fused.pieces_of(769) == ()
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("width", [16, 80, 256])
+@pytest.mark.parametrize("rank", [16, 144, 256, 768])
+def test_blocks_fit_the_fast_memory(rank: int, width: int, itemsize: int) -> None:
+    size = fused.blocks_for(rank, width, itemsize)
+    if rank * itemsize <= 1536:
+        held = size.rows * rank + size.stages * size.cols * (rank + width) + size.rows * size.cols
+        assert itemsize * held <= 227 * 1024
+
+
+# ---------------------------------------------------------------- the operator
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A place with fused kernels; without a GPU, by the interpreter."""
+    found: Any = place_named(f"torch:{DEVICE}")
+    if not GPU:
+        plain = fused.product_of_sides
+        monkeypatch.setattr(fused, "product_of_sides", lambda *given, **more: plain(*given, **more | {"plain": True}))
+    return found
+
+
+def test_the_operator_is_the_matrix_and_its_transpose(place: Any) -> None:
+    left, right = factors(70, 50, 6)
+    x = LowRank(left, np.linspace(1, 0.5, 6), right).astype(np.float32)
+    rest: Any = PENALTIES["stairs"].compiled_remainder(1.0)  # type: ignore[attr-defined]
+    exact = MappedLowRank(x.astype(np.float64), rest)
+    operator = FusedMapped(place, x.moved(place), fused.form_of(rest), "float32", 0.0)  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    B, C = rng.standard_normal((50, 4)), rng.standard_normal((70, 3))
+    forward = operator.matmat(place.put(B.astype(np.float32)))
+    backward = operator.rmatmat(place.put(C.astype(np.float32)))
+    np.testing.assert_allclose(forward.to_host(), exact.matmat(B), atol=2e-5)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(backward.to_host(), exact.rmatmat(C), atol=2e-5)  # type: ignore[attr-defined]
+    # the dot test
+    ours = float((forward.to_host()[:, :3] * C).sum())  # type: ignore[attr-defined]
+    theirs = float((B[:, :3] * backward.to_host()).sum())  # type: ignore[attr-defined]
+    assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+    assert operator.shape == (70, 50)
+    assert operator.dtype == np.float32
+    assert operator.place is place
+
+
+def test_the_cheap_precision_serves_while_its_error_is_allowed(place: Any) -> None:
+    left, right = factors(70, 50, 6)
+    x = LowRank(left, np.ones(6), right).orthonormalised().astype(np.float32).moved(place)
+    form: Any = fused.form_of(PENALTIES["stairs"].compiled_remainder(1.0))  # type: ignore[attr-defined]
+    coarse = chosen(place, x, form, Need(1.0, 0.0, x.U, x.V), 0.0)
+    assert coarse.precision == "fp16"
+    assert 0 < coarse.error <= 1.0
+    assert chosen(place, x, form, Need(0.5 * coarse.error, 0.0, x.U, x.V), 0.0).precision == "float32"
+    assert chosen(place, x, form, EXACT, 0.0).precision == "float32"
+    assert chosen(place, x, form, Need(1.0), 0.0).precision == "float32"  # no spaces to measure it in
+    # what was measured is what there is, on all rows of a table as small as this
+    exact = chosen(place, x, form, EXACT, 0.0)
+    off = coarse.matmat(x.V).to_host() - exact.matmat(x.V).to_host()  # type: ignore[attr-defined]
+    down = coarse.rmatmat(x.U).to_host() - exact.rmatmat(x.U).to_host()  # type: ignore[attr-defined]
+    assert coarse.error == pytest.approx(float(np.hypot(np.linalg.norm(off), np.linalg.norm(down))), rel=1e-3)
