@@ -227,8 +227,8 @@ def reference() -> list[dict[str, Any]]:
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
     from test_reference_table import TABLE
 
-    source = si.datasets.movielens_100k().observations
-    order = _file_order(source)
+    source = si.datasets.movielens_100k()
+    order = np.random.default_rng(0).permutation(100_000)
     rows = []
     for name, row in TABLE.items():
         seen = order[: row.observed * 1000]
@@ -249,15 +249,6 @@ def reference() -> list[dict[str, Any]]:
         rows.append({"row": name, "largest difference": off, "objective off": objective, "rank": result.x.rank})
     show("reference values, float32", rows)
     return rows
-
-
-def _file_order(source: si.Observations) -> Any:
-    """The positions in ``source`` of a random permutation of the lines of the file, as the reference has them."""
-    path = si.datasets.cache_dir() / "ml-100k" / "u.data"
-    lines = np.loadtxt(path, dtype=np.int64)
-    keys = (lines[:, 0] - 1) * source.shape[1] + lines[:, 1] - 1
-    stored = source.rows.astype(np.int64) * source.shape[1] + source.cols
-    return np.searchsorted(stored, keys)[np.random.default_rng(0).permutation(len(keys))]
 
 
 # ---------------------------------------------------------------- output
