@@ -30,7 +30,7 @@ import torch
 import triton
 
 import snapimpute as si
-from snapimpute.backends import fused, place_named
+from snapimpute.backends import forms, fused, place_named
 from snapimpute.files import write_atomically
 
 DEVICE = "cuda"
@@ -89,7 +89,7 @@ def check() -> list[dict[str, Any]]:
         block = torch.randn(n, width, device=DEVICE) / n**0.5
         for name, penalty in PENALTIES.items():
             part, whole = exact(penalty, left, right, block)
-            form = fused.form_of(penalty.compiled_remainder(1.0))
+            form = forms.form_of(penalty.compiled_remainder(1.0))
             row: dict[str, Any] = {"shape": f"{m}×{n}, {rank} + {width}", "map": name}
             for precision in fused.PRECISIONS:
                 found = fused.product(left, right, form, block, precision)
@@ -97,7 +97,7 @@ def check() -> list[dict[str, Any]]:
             cost = penalty.compiled_envelope(1.0)
             cells = np.ascontiguousarray((left.double() @ right.double().T).cpu().numpy()).reshape(-1)
             cost(cells)
-            row["objective"] = abs(fused.total(left, right, fused.form_of(cost)) / float(cells.sum()) - 1)
+            row["objective"] = abs(fused.total(left, right, forms.form_of(cost)) / float(cells.sum()) - 1)
             rows.append(row)
     show("error against float64, relative to the whole product", rows)
     return rows
@@ -126,7 +126,7 @@ def passes() -> list[dict[str, Any]]:
         some = torch.arange(0, m, m // 200, device=DEVICE)
         for name in names:
             part, whole = exact(PENALTIES[name], left[some], right, block)
-            form: Any = fused.form_of(PENALTIES[name].compiled_remainder(1.0))
+            form: Any = forms.form_of(PENALTIES[name].compiled_remainder(1.0))
             for precision in fused.PRECISIONS:
                 u, v = fused.sides(left, right, precision, form.unit)
                 forward = fused.product_of_sides(u, v, m, form, block, precision)
@@ -148,7 +148,7 @@ def passes() -> list[dict[str, Any]]:
                         "error": off,
                     }
                 )
-        cost: Any = fused.form_of(PENALTIES["L1"].compiled_envelope(1.0))
+        cost: Any = forms.form_of(PENALTIES["L1"].compiled_envelope(1.0))
         rows.append(
             {"map": "L1, objective", "columns": f"{rank}", "ms": milliseconds(fused.total, left, right, cost)}
         )

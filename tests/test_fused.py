@@ -21,7 +21,7 @@ if not GPU:
         pytest.skip("there is no GPU, and TRITON_INTERPRET=1 was not set in time", allow_module_level=True)
     torch.set_num_threads(1)
 
-from snapimpute.backends import fused, place_named  # noqa: E402
+from snapimpute.backends import forms, fused, place_named  # noqa: E402
 from snapimpute.backends.fused_operator import FusedMapped, chosen  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"
@@ -32,12 +32,17 @@ PENALTIES = {
     "wide": si.L1("1:5", xi=2.0),
     "weights": si.L1([1, 2, 4, 7], xi=0.03, weights=[1.0, 0.5, 2.0, 1.0]),
     "composed": si.ComposedL1("1:5", xi=0.05),
+    "uneven composed": si.ComposedL1([1, 2, 4, 7], xi=0.05),
     "l0": si.L0("1:5", xi=0.02),
+    "weighted l0": si.L0([1, 2, 4, 7], xi=0.02, weights=[1.0, 0.5, 2.0, 1.0]),
     "fractional": si.FractionalL0("1:5", xi=0.02, alpha=0.05),
 }
 # bf16 is not a type of numpy's, which the interpreter computes with.
 LIMITS = {"fp16": 2e-4, "tf32": 2e-4, "float32": 1e-6} | ({"bf16": 2e-3} if GPU else {})
-JUMPS = {"l0": 3e-2}  # a cell that rounding carries over an edge is off by as much as the map jumps
+JUMPS = {
+    "l0": 3e-2,
+    "weighted l0": 3e-2,
+}  # a cell that rounding carries over an edge is off by as much as the map jumps
 
 
 def factors(m: int, n: int, rank: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +68,7 @@ def test_products_are_those_of_float64(name: str, precision: str) -> None:
     exact = MappedLowRank(LowRank(left, np.ones(20), right), rest).matmat(block)
     whole = exact + line.slope * (left @ (right.T @ block)) + line.shift * block.sum(axis=0)
     u, v, b = there(left, right, block)
-    found = fused.product(u, v, fused.form_of(rest), b, precision, plain=not GPU).cpu().numpy()
+    found = fused.product(u, v, forms.form_of(rest), b, precision, plain=not GPU).cpu().numpy()
     off = np.linalg.norm(found - exact, axis=0) / np.linalg.norm(whole, axis=0)
     jump = 0.0 if precision == "float32" else JUMPS.get(name, 0.0)
     assert off.max() <= jump + 3 * LIMITS[precision] * (10 if name in ("wide", "votes") else 1)
@@ -78,18 +83,18 @@ def test_any_shape(m: int, n: int, rank: int, width: int) -> None:
     block = np.random.default_rng(2).standard_normal((n, width))
     rest: Any = penalty.compiled_remainder(1.0)  # type: ignore[attr-defined]
     exact = MappedLowRank(LowRank(left, np.ones(rank), right), rest).matmat(block)
-    found = fused.product(*there(left, right), fused.form_of(rest), *there(block), "float32", plain=not GPU)
+    found = fused.product(*there(left, right), forms.form_of(rest), *there(block), "float32", plain=not GPU)
     assert found.shape == (m, width)
     np.testing.assert_allclose(found.cpu().numpy(), exact, atol=1e-4 * np.abs(block).sum(axis=0).max())
 
 
-@pytest.mark.parametrize("name", [name for name in PENALTIES if name != "composed"])
+@pytest.mark.parametrize("name", [name for name in PENALTIES if "composed" not in name])
 def test_totals_are_those_of_float64(name: str) -> None:
     penalty: Any = PENALTIES[name]
     left, right = factors(70, 90, 20)
     cost = penalty.compiled_envelope(1.0)
     exact = cell_sum(LowRank(left, np.ones(20), right), cost)
-    found = fused.total(*there(left, right), fused.form_of(cost), plain=not GPU)
+    found = fused.total(*there(left, right), forms.form_of(cost), plain=not GPU)
     assert found == pytest.approx(exact, rel=3e-7)
 
 
@@ -105,15 +110,15 @@ def test_entries(dtype: Any) -> None:
 
 
 def test_maps_that_kernels_do_not_know() -> None:
-    assert fused.form_of(lambda x: None) is None
-    assert fused.form_of(si.L1("1:5", xi=0.1).compiled_value(1.0)) is None
-    assert fused.form_of(si.Ridge(center=3.0, xi=0.1).compiled_envelope(1.0)) is None
+    assert forms.form_of(lambda x: None) is None
+    assert forms.form_of(si.L1("1:5", xi=0.1).compiled_value(1.0)) is None
+    assert forms.form_of(si.Ridge(center=3.0, xi=0.1).compiled_envelope(1.0)) is None
     many = si.L1(np.arange(30.0) ** 1.5, xi=0.01)
-    assert fused.form_of(many.compiled_remainder(1.0)) is None
-    assert fused.form_of(many.compiled_envelope(1.0)) is None
-    even = si.L1("0:100", xi=0.01)  # evenly spaced, any number will do
-    assert fused.form_of(even.compiled_remainder(1.0)).kind == fused.STAIRS  # type: ignore[union-attr]
-    assert fused.form_of(even.compiled_envelope(1.0)) is None
+    assert forms.form_of(many.compiled_remainder(1.0)) is None
+    assert forms.form_of(many.compiled_envelope(1.0)) is None
+    for even in (si.L1("0:100", xi=0.01), si.L0("0:100", xi=0.01)):  # evenly spaced, any number will do
+        assert forms.form_of(even.compiled_remainder(1.0)).kind in (forms.STAIRS, forms.EVEN)  # type: ignore[union-attr]
+        assert forms.form_of(even.compiled_envelope(1.0)).kind in forms.GAINS  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("columns", range(1, 600, 7))
@@ -156,7 +161,7 @@ def test_the_operator_is_the_matrix_and_its_transpose(place: Any) -> None:
     x = LowRank(left, np.linspace(1, 0.5, 6), right).astype(np.float32)
     rest: Any = PENALTIES["stairs"].compiled_remainder(1.0)  # type: ignore[attr-defined]
     exact = MappedLowRank(x.astype(np.float64), rest)
-    operator = FusedMapped(place, x.moved(place), fused.form_of(rest), "float32", 0.0)  # type: ignore[arg-type]
+    operator = FusedMapped(place, x.moved(place), forms.form_of(rest), "float32", 0.0)  # type: ignore[arg-type]
     rng = np.random.default_rng(0)
     B, C = rng.standard_normal((50, 4)), rng.standard_normal((70, 3))
     forward = operator.matmat(place.put(B.astype(np.float32)))
@@ -175,7 +180,7 @@ def test_the_operator_is_the_matrix_and_its_transpose(place: Any) -> None:
 def test_the_cheap_precision_serves_while_its_error_is_allowed(place: Any) -> None:
     left, right = factors(70, 50, 6)
     x = LowRank(left, np.ones(6), right).orthonormalised().astype(np.float32).moved(place)
-    form: Any = fused.form_of(PENALTIES["stairs"].compiled_remainder(1.0))  # type: ignore[attr-defined]
+    form: Any = forms.form_of(PENALTIES["stairs"].compiled_remainder(1.0))  # type: ignore[attr-defined]
     coarse = chosen(place, x, form, Need(1.0, 0.0, x.U, x.V), 0.0)
     assert coarse.precision == "fp16"
     assert 0 < coarse.error <= 1.0

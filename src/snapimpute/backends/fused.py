@@ -35,10 +35,8 @@ import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from snapimpute.backends.forms import GAINS, Form
 from snapimpute.backends.fused_kernels import mapped_product, mapped_total, sampled_product
-from snapimpute.penalties.kernels import Bound, Envelope, Remainder
-from snapimpute.penalties.table import Tabulated
-from snapimpute.types import CellMap
 
 PRECISIONS = ("bf16", "fp16", "tf32", "float32")
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "float32": torch.float16}
@@ -47,115 +45,11 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "
 MOST_COLUMNS = 256
 """Of the factors, and of B; in "float32" the factors have three times as many inside."""
 
-MOST_SYMBOLS = 20
-
-WHOLE = 1.5 * 2.0**23
-"""Added to a float32 and taken away again, it rounds it to a whole number."""
-
-STAIRS, RECURRENCE, COMPOSED, NEAREST, TABLE, ENVELOPE_L1, ENVELOPE_L0, GAIN = range(8)
-
-COSTS = (TABLE, ENVELOPE_L1, ENVELOPE_L0, GAIN)
-"""Maps that may be added up over all cells."""
-
-NODES = 1 << 13
-"""Of a table, evenly spaced; between them it is straight."""
-
-REACH = 2.0
-"""How far a table reaches beyond the alphabet, in units of its span; beyond, the map goes on straight."""
-
 CELLS = 64
 """Entries that one program of a sampled product computes."""
 
 BLOCK = 128
 """Factors are padded to a multiple of so many rows."""
-
-
-# ---------------------------------------------------------------- maps, as kernels know them
-class Form(NamedTuple):
-    """A map: its kind, the numbers that it is made of, and the number of symbols (of nodes, of a table).
-
-    The kernel is given U/``unit``, and gives f/unit, of stairs. Of a gain, which
-    is what stairs leave of an envelope, the sum over all cells is
-    ``bend``·½Σy² + ``tilt``·Σy + ``constant``·mn − unit²·(the kernel's).
-    """
-
-    kind: int
-    numbers: tuple[float, ...]
-    symbols: int
-    table: Any = None
-    unit: float = 1.0
-    constant: float = 0.0
-    bend: float = 0.0
-    tilt: float = 0.0
-
-
-def form_of(cell_map: CellMap) -> Form | None:
-    """The form of a map that kernels know; None of one that they do not."""
-    if isinstance(cell_map, Bound):
-        return _bound_form(cell_map.kernel.__name__, cell_map.arguments)
-    if isinstance(cell_map, Remainder) and isinstance(cell_map.prox, Tabulated):
-        return _tabulated(cell_map, cell_map.prox.family.symbols)
-    if isinstance(cell_map, Envelope):
-        if isinstance(cell_map.prox, Tabulated):
-            return _tabulated(cell_map, cell_map.prox.family.symbols)
-        if isinstance(cell_map.prox, Bound) and isinstance(cell_map.value, Bound):
-            return _envelope_form(cell_map.prox, cell_map.value)
-    return None
-
-
-def _bound_form(name: str, arguments: tuple[Any, ...]) -> Form | None:
-    if name == "even_l1_remainder":
-        return _stairs(*arguments)
-    kinds = {"l1_prox": RECURRENCE, "l0_prox": NEAREST, "composed_l1_prox": COMPOSED}
-    if name not in kinds:
-        return None
-    symbols, pulls, slope, shift = arguments
-    pulls = np.broadcast_to(pulls, symbols.shape)
-    if symbols.size > MOST_SYMBOLS:
-        return None
-    return Form(kinds[name], (slope, shift), symbols.size, np.concatenate([symbols, pulls]))
-
-
-def _stairs(low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float) -> Form:
-    shift = -(low + 0.5 * wide) / period
-    # (w + shift)/top is clamped to 0 … 1 by the arithmetic itself
-    numbers = (1 / top, shift / top, top, shift, 0.5 * wide / period, 1 - slope)
-    return Form(STAIRS, numbers, int(top) + 1, unit=period)
-
-
-def _envelope_form(prox: Bound, value: Bound) -> Form | None:
-    names = prox.kernel.__name__, value.kernel.__name__
-    kinds = {("l1_prox", "l1_value"): ENVELOPE_L1, ("l0_prox", "l0_value"): ENVELOPE_L0}
-    if names not in kinds or value.arguments[0].size > MOST_SYMBOLS:
-        return None
-    symbols, pulls = value.arguments
-    gaps = np.diff(symbols)
-    even = symbols.size > 1 and np.ptp(gaps) <= 1e-9 * gaps[0] and np.ptp(pulls) == 0 and pulls[0] > 0
-    if kinds[names] == ENVELOPE_L1 and even:
-        return _gain(symbols, float(gaps.mean()), float(pulls[0]), Envelope(prox, value))
-    return Form(kinds[names], (), symbols.size, np.concatenate([symbols, pulls]))
-
-
-def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form:
-    """The envelope has the derivative y − prox(y): a parabola, as the line is split off, less the integral of f."""
-    period, top = gap + 2 * pull, symbols.size - 1
-    slope, low = gap / period, float(symbols[0]) - pull * symbols.size
-    stairs = _stairs(low, 1 / period, period, top, 2 * pull, slope, 0.0)
-    bend, tilt = 1 - slope, (slope - 1) * 0.5 * float(symbols[0] + symbols[-1])
-    middle = low + pull
-    there = np.array([middle])
-    envelope(there)
-    constant = float(there[0]) - 0.5 * bend * middle**2 - tilt * middle
-    return stairs._replace(kind=GAIN, constant=constant, bend=bend, tilt=tilt)
-
-
-def _tabulated(cell_map: CellMap, symbols: Any) -> Form:
-    span = float(symbols[-1] - symbols[0]) or 1.0
-    low, high = float(symbols[0]) - REACH * span, float(symbols[-1]) + REACH * span
-    values = np.linspace(low, high, NODES + 1)
-    cell_map(values)
-    table = np.stack([values[:-1], np.diff(values)], axis=1)
-    return Form(TABLE, (low, NODES / (high - low)), NODES, table)
 
 
 # ---------------------------------------------------------------- factors, as kernels want them
@@ -366,7 +260,7 @@ def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> fl
         num_warps=size.warps,
     )
     found = float(out.sum())
-    if form.kind != GAIN:
+    if form.kind not in GAINS:
         return found
     wide, high = left.double(), right.double()
     squares = float(((wide.T @ wide) * (high.T @ high)).sum())

@@ -41,6 +41,20 @@ def _on_stairs(s, inverse, above, top, shift, half, c, HALF: tl.constexpr, PLAIN
 
 
 @triton.jit
+def _to_even(s, inverse, shift, top, bound, c, less, PLAIN: tl.constexpr):
+    """(1 − slope)·s − less, and without ρ where ρ² < bound: there the symbol is near enough to be taken."""
+    rho = _from_flat(s, inverse, shift * inverse, top, shift, PLAIN)
+    return c * s - less - tl.where(rho * rho < bound, rho, 0.0)
+
+
+@triton.jit
+def _gain_of_even(s, inverse, shift, top, bound, PLAIN: tl.constexpr):
+    """What a symbol that is near enough saves."""
+    rho = _from_flat(s, inverse, shift * inverse, top, shift, PLAIN)
+    return 0.5 * tl.maximum(bound - rho * rho, 0.0)
+
+
+@triton.jit
 def _by_recurrence(s, P, COUNT: tl.constexpr):
     u = s
     for k in tl.static_range(COUNT):
@@ -136,6 +150,10 @@ def _map(
         f = _l1_envelope(s, P, COUNT)
     elif KIND == 7:
         f = _gain_on_stairs(s, n0, n1, n2, n3, n4, n5, PLAIN)
+    elif KIND == 8:
+        f = _to_even(s, n0, n1, n2, n3, n4, n5, PLAIN)
+    elif KIND == 9:
+        f = _gain_of_even(s, n0, n1, n2, n3, PLAIN)
     else:
         f = _l0_envelope(s, P, COUNT)
     return f

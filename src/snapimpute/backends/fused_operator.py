@@ -15,6 +15,7 @@ from torch import Tensor
 
 from snapimpute.backends import fused
 from snapimpute.backends.arrays import DTYPES
+from snapimpute.backends.forms import Form
 from snapimpute.operators import LowRank, MatrixOperator
 from snapimpute.operators.place import Need, Place
 from snapimpute.types import Array
@@ -25,7 +26,7 @@ PROBED = 2048
 CHEAP, EXACT = "fp16", "float32"
 
 
-def chosen(place: Any, factors: LowRank, form: fused.Form, need: Need, error: float) -> FusedMapped:
+def chosen(place: Any, factors: LowRank, form: Form, need: Need, error: float) -> FusedMapped:
     """The operator in the cheap precision if its error is allowed, else in float32, whose error is given."""
     if place.mixed and need.error > error and need.left is not None and need.right is not None:
         cheap = FusedMapped(place, factors, form, CHEAP, 0.0)
@@ -51,7 +52,7 @@ class FusedMapped(MatrixOperator):
     """
 
     def __init__(
-        self, place: Any, factors: LowRank, form: fused.Form, precision: str, error: float, sides: Any = None
+        self, place: Any, factors: LowRank, form: Form, precision: str, error: float, sides: Any = None
     ) -> None:
         self._place, self.factors, self.form, self.precision, self._error = place, factors, form, precision, error
         self.shape = factors.shape

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from snapimpute.backends.arrays import DTYPES, TorchArray
+from snapimpute.backends.forms import COSTS, form_of
 from snapimpute.backends.maps import MAPS
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import LowRank, MatrixOperator, Sample
@@ -192,7 +193,7 @@ class TorchPlace(Place):
         """f(X) as an operator, in one kernel where there is one, else by tiles."""
         error = single_error(factors, need)
         single = bool(error) or sample is not None or factors.dtype == np.float32
-        form = None if self.fused is None or sample is not None or not single else self.fused.form_of(cell_map)
+        form = None if self.fused is None or sample is not None or not single else form_of(cell_map)
         if form is None or factors.rank > self.fused.MOST_COLUMNS:
             kind = np.dtype(np.float32) if single else factors.dtype
             return TorchMapped(self, factors, cell_map, kind, sample, error)
@@ -203,8 +204,8 @@ class TorchPlace(Place):
     def cell_sum(self, factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
         """Σ f(X_ij) over all cells as a sample knows it, and its standard error."""
         if self.fused is not None and sample is None and factors.dtype == np.float32:
-            form = self.fused.form_of(cell_map)
-            if form is not None and form.kind in self.fused.COSTS and factors.rank <= self.fused.MOST_COLUMNS:
+            form = form_of(cell_map)
+            if form is not None and form.kind in COSTS and factors.rank <= self.fused.MOST_COLUMNS:
                 return self.fused.total(self.tensor(factors.U * factors.s), self.tensor(factors.V), form), 0.0
         tiles = _Tiles(self, factors, cell_map, factors.dtype, sample)
         totals, variance = [], 0.0

@@ -325,14 +325,25 @@ class ComposedL1(CellPenalty):
         """K soft thresholds, one after the other."""
         return kernels.Bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, 0.0, 0.0)
 
+    def _as_exact(self, step: float) -> L1 | None:
+        """The `L1` about moved symbols whose prox this is, where those are evenly spaced as well."""
+        gap, pull = self.alphabet.spacing, step * self.xi
+        if gap is None or not 0 < pull < 0.99 * gap:
+            return None
+        moved = self.alphabet.symbols - pull * np.arange(len(self.alphabet))
+        return L1(moved, self.xi)
+
     def line(self, step: float) -> Line:
-        """Fitted to the prox over the alphabet."""
-        return fitted_line(self, self.alphabet, step)
+        """Through the middle of all flat spots where these form an even staircase, else fitted."""
+        exact = self._as_exact(step)
+        return fitted_line(self, self.alphabet, step) if exact is None else exact.line(step)
 
     def compiled_remainder(self, step: float) -> CellMap:
-        """The same, less the line."""
-        line = self.line(step)
-        return kernels.Bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, *line)
+        """A few operations on an even staircase, else K soft thresholds less the line."""
+        exact, line = self._as_exact(step), self.line(step)
+        if exact is None:
+            return kernels.Bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, *line)
+        return exact.compiled_remainder(step)
 
     def compiled_envelope(self, step: float) -> CellMap:
         """That of the exact `L1`."""
