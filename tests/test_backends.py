@@ -10,6 +10,7 @@ import pytest
 
 import snapimpute as si
 from snapimpute.backends import place_named
+from snapimpute.losses import Thresholds
 from snapimpute.operators import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum
 from snapimpute.operators.place import Place, to_host
 from snapimpute.penalties import kernels
@@ -69,19 +70,15 @@ def test_arithmetic_is_numpys(place: Place) -> None:
         (2 - A, 2 - a),
         (-A, -a),
         (A**2, a**2),
-        (np.abs(A), np.abs(a)),
-        (np.maximum(A, 0.0), np.maximum(a, 0.0)),
         (A @ np.eye(3), a),
         (A.T @ A, a.T @ a),
         (np.hstack([A, a]), np.hstack([a, a])),
-        (np.vstack([A, A]), np.vstack([a, a])),
         (A[:, 1:], a[:, 1:]),
         (A[:, np.array([True, False, True])], a[:, [0, 2]]),
         (A[np.array([3, 0])], a[[3, 0]]),
         (np.zeros_like(A), np.zeros_like(a)),
         (A.astype(np.float32), a.astype(np.float32)),
-        (np.where(A > 0, A, -1.0), np.where(a > 0, a, -1.0)),
-        (np.flatnonzero(A > 0), np.flatnonzero(a > 0)),
+        (np.flatnonzero(A == 1), np.flatnonzero(a == 1)),
         (A.reshape(-1), a.reshape(-1)),
     ]
     for ours, theirs in pairs:
@@ -105,15 +102,11 @@ def test_reductions_are_numpys_own_numbers(place: Place) -> None:
         (np.linalg.norm(A), np.linalg.norm(a)),
         (np.linalg.norm(A, axis=0), np.linalg.norm(a, axis=0)),
         (A[:, 0] @ A[:, 1], a[:, 0] @ a[:, 1]),
-        (A.min(), a.min()),
-        (A.max(), a.max()),
-        (np.count_nonzero(A > 0), np.count_nonzero(a > 0)),
     ]:
         assert not hasattr(ours, "place")
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     assert np.isfinite(A).all()
-    assert (A > 1).any()
-    assert not (A > 100).any()
+    assert not np.isfinite(A / place.zeros((50, 3), np.float32)).all()
     assert A.sum(axis=0).dtype == np.float32
 
 
@@ -397,6 +390,12 @@ def test_without_torch_the_message_has_the_command(monkeypatch: pytest.MonkeyPat
 def test_a_solver_that_needs_numpy_is_refused(backend: str) -> None:
     with pytest.raises(ValueError, match=r"ALS computes with numpy only: use backend=.cpu., or a solver .*\(.*apg"):
         si.solve(si.Problem(data(), si.Nuclear(2.0)), "als", backend=backend)
+
+
+def test_another_fit_than_least_squares_is_refused(backend: str) -> None:
+    problem = si.Problem(data(), si.Nuclear(2.0), loss=Thresholds(np.array([1.5, 2.5, 3.5, 4.5])))
+    with pytest.raises(ValueError, match=r"knows the least-squares fit only, not Thresholds.*use .cpu."):
+        si.solve(problem, "apg", backend=backend)
 
 
 def test_kernels_have_their_torch_twins() -> None:

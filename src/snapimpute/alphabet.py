@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ class Alphabet:
             )
         return out.reshape(values.shape)
 
-    @property
+    @cached_property
     def spacing(self) -> float | None:
         """The distance between neighbours if it is the same everywhere, else None."""
         gaps = np.diff(self.symbols)

@@ -8,6 +8,7 @@ are made of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike
-from scipy.special import expit
 
 DTYPES = {
     np.dtype(name): getattr(torch, name)
@@ -30,33 +30,10 @@ UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.true_divide: torch.true_divide,
     np.power: torch.pow,
     np.negative: torch.negative,
-    np.positive: torch.positive,
-    np.absolute: torch.abs,
-    np.square: torch.square,
-    np.sqrt: torch.sqrt,
-    np.exp: torch.exp,
-    np.log: torch.log,
-    np.sign: torch.sign,
-    np.maximum: torch.maximum,
-    np.minimum: torch.minimum,
-    np.logaddexp: torch.logaddexp,
-    np.isfinite: torch.isfinite,
-    np.greater: torch.gt,
-    np.greater_equal: torch.ge,
-    np.less: torch.lt,
-    np.less_equal: torch.le,
     np.equal: torch.eq,
-    np.not_equal: torch.ne,
-    np.logical_and: torch.logical_and,
-    np.logical_or: torch.logical_or,
-    np.logical_not: torch.logical_not,
-    np.invert: torch.bitwise_not,
-    np.bitwise_and: torch.bitwise_and,
-    np.bitwise_or: torch.bitwise_or,
-    expit: torch.special.expit,
+    np.isfinite: torch.isfinite,
 }
-WANT_TENSORS = {np.maximum, np.minimum, np.logaddexp}
-"""torch takes no plain numbers here."""
+"""Numpy's that are known here, and `matmul`."""
 
 
 class QR(NamedTuple):
@@ -156,38 +133,17 @@ class TorchArray(NDArrayOperatorsMixin):
         """As numpy's."""
         return self._new(self.tensor.reshape(*shape))
 
-    def ravel(self) -> TorchArray:
-        """As numpy's."""
-        return self._new(self.tensor.reshape(-1))
-
     # ---------------------------------------------------------------- reductions
     def sum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
-        """As numpy's, added up in double precision; a number, or a numpy array."""
-        exact = self.tensor.dtype.is_floating_point or dtype is not None
-        tensor = self.tensor.sum(dtype=torch.float64) if exact and axis is None else self.tensor
-        if axis is not None:
-            tensor = tensor.sum(dim=axis, dtype=torch.float64)
-        elif not exact:
-            tensor = tensor.sum()
-        wanted = np.dtype(dtype) if dtype is not None else self.dtype if exact else np.dtype(np.int64)
-        out = tensor.cpu().numpy()
-        return out.astype(wanted if axis is not None or not exact else np.float64)[()]
-
-    def min(self) -> Any:
-        """As numpy's."""
-        return self.tensor.min().cpu().numpy()[()]
-
-    def max(self) -> Any:
-        """As numpy's."""
-        return self.tensor.max().cpu().numpy()[()]
+        """Added up in double precision: one number, or along an axis an array of numpy's, of the dtype it gives."""
+        if axis is None:
+            return self.tensor.sum(dtype=torch.float64).item()
+        wanted = self.dtype if dtype is None else dtype
+        return self.tensor.sum(dim=axis, dtype=torch.float64).cpu().numpy().astype(wanted)
 
     def all(self) -> bool:
         """As numpy's."""
         return bool(self.tensor.all())
-
-    def any(self) -> bool:
-        """As numpy's."""
-        return bool(self.tensor.any())
 
     # ---------------------------------------------------------------- numpy's protocol
     def _operand(self, value: Any) -> Any:
@@ -204,13 +160,7 @@ class TorchArray(NDArrayOperatorsMixin):
         if ufunc is np.matmul:
             result = self._matmul(*(self._operand(one) for one in inputs))
         else:
-            operands = [self._operand(one) for one in inputs]
-            if ufunc in WANT_TENSORS:
-                operands = [
-                    one if isinstance(one, torch.Tensor) else torch.as_tensor(one, dtype=self.tensor.dtype)
-                    for one in operands
-                ]
-            result = UFUNCS[ufunc](*operands)
+            result = UFUNCS[ufunc](*(self._operand(one) for one in inputs))
         if out is None:
             return self._new(result) if isinstance(result, torch.Tensor) else result
         (target,) = out
@@ -232,17 +182,11 @@ class TorchArray(NDArrayOperatorsMixin):
         return FUNCTIONS[func](*args, **kwargs)
 
 
-def _joined(along: int) -> Callable[[Sequence[Any]], TorchArray]:
-    def join(arrays: Sequence[Any]) -> TorchArray:
-        some = next(one for one in arrays if isinstance(one, TorchArray))
-        tensors = [some._operand(one) for one in arrays]
-        kind = tensors[0].dtype
-        for tensor in tensors[1:]:
-            kind = torch.promote_types(kind, tensor.dtype)
-        axis = along if tensors[0].ndim > 1 else 0
-        return some._new(torch.cat([tensor.to(kind) for tensor in tensors], dim=axis))
-
-    return join
+def _side_by_side(arrays: Sequence[Any]) -> TorchArray:
+    some = next(one for one in arrays if isinstance(one, TorchArray))
+    tensors = [some._operand(one) for one in arrays]
+    kind = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+    return some._new(torch.cat([tensor.to(kind) for tensor in tensors], dim=1))
 
 
 def _norm(x: TorchArray, ord: Any = None, axis: int | None = None) -> Any:
@@ -269,27 +213,16 @@ def _eigh(x: TorchArray) -> tuple[Any, TorchArray]:
     return values.cpu().numpy(), x._new(vectors)
 
 
-def _like(fill: float) -> Callable[..., TorchArray]:
-    def make(x: TorchArray, dtype: DTypeLike | None = None) -> TorchArray:
-        kind = x.tensor.dtype if dtype is None else DTYPES[np.dtype(dtype)]
-        return x._new(torch.full_like(x.tensor, fill, dtype=kind, memory_format=torch.contiguous_format))
-
-    return make
-
-
-def _where(condition: TorchArray, a: Any, b: Any) -> TorchArray:
-    return condition._new(torch.where(condition.tensor, condition._operand(a), condition._operand(b)))
+def _zeros_like(x: TorchArray) -> TorchArray:
+    return x._new(torch.zeros_like(x.tensor, memory_format=torch.contiguous_format))
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.hstack: _joined(1),
-    np.vstack: _joined(0),
-    np.zeros_like: _like(0.0),
-    np.empty_like: _like(0.0),
+    np.hstack: _side_by_side,
+    np.zeros_like: _zeros_like,
+    np.empty_like: _zeros_like,
     np.sum: lambda x, axis=None, dtype=None: x.sum(axis, dtype),
-    np.where: _where,
     np.flatnonzero: lambda x: x._new(torch.nonzero(x.tensor.reshape(-1)).reshape(-1)),
-    np.count_nonzero: lambda x: int(torch.count_nonzero(x.tensor)),
     np.linalg.norm: _norm,
     np.linalg.qr: _qr,
     np.linalg.svd: _svd,

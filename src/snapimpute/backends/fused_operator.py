@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from snapimpute.backends import fused
 from snapimpute.backends.arrays import DTYPES
 from snapimpute.backends.forms import Form
-from snapimpute.operators import LowRank, MatrixOperator
-from snapimpute.operators.place import Need, Place
+from snapimpute.operators import LowRank
+from snapimpute.operators.place import Need
+from snapimpute.operators.tiled import Mapped
 from snapimpute.types import Array
 
 PROBED = 2048
@@ -36,7 +36,7 @@ def chosen(place: Any, factors: LowRank, form: Form, need: Need, error: float) -
     return FusedMapped(place, factors, form, EXACT, error)
 
 
-class FusedMapped(MatrixOperator):
+class FusedMapped(Mapped):
     """f(X) for a low-rank X and a map that kernels know.
 
     Parameters
@@ -54,30 +54,14 @@ class FusedMapped(MatrixOperator):
     def __init__(
         self, place: Any, factors: LowRank, form: Form, precision: str, error: float, sides: Any = None
     ) -> None:
-        self._place, self.factors, self.form, self.precision, self._error = place, factors, form, precision, error
-        self.shape = factors.shape
+        super().__init__(factors, error)
+        self._torch, self.form, self.precision = place, form, precision
         self.sides = fused.sides(*self._tall(), precision, form.unit) if sides is None else sides
 
     def _tall(self) -> tuple[Tensor, Tensor]:
         x = self.factors
-        left, right = self._place.tensor(x.U * x.s), self._place.tensor(x.V)
+        left, right = self._torch.tensor(x.U * x.s), self._torch.tensor(x.V)
         return left.to(torch.float32), right.to(torch.float32)
-
-    @property
-    def place(self) -> Place:
-        """Where the factors live."""
-        found: Place = self._place
-        return found
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """That of the factors."""
-        return self.factors.dtype
-
-    @property
-    def error(self) -> float:
-        """What the precision costs, as far as the next step feels it."""
-        return self._error
 
     def matmat(self, B: Array) -> Array:
         """f(X)·B."""
@@ -90,21 +74,21 @@ class FusedMapped(MatrixOperator):
         return self._times(right, left, self.shape[1], C)
 
     def _times(self, left: fused.Side, right: fused.Side, rows: int, block: Array) -> Array:
-        given = self._place.tensor(block).to(torch.float32)
+        given = self._torch.tensor(block).to(torch.float32)
         step = fused.MOST_COLUMNS
         parts = [
             fused.product_of_sides(left, right, rows, self.form, given[:, start : start + step], self.precision)
             for start in range(0, max(given.shape[1], 1), step)
         ]
         out = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
-        found: Array = self._place.array(out.to(DTYPES[self.dtype]))
+        found: Array = self._torch.array(out.to(DTYPES[self.dtype]))
         return found
 
     def probed(self, left: Array, right: Array) -> float:
         """About ‖E·right‖ and ‖Eᵀ·left‖ together, E the error of this precision, from some rows and columns."""
         exact, total = fused.sides(*self._tall(), EXACT, self.form.unit), 0.0
         for here, space in ((0, right), (1, left)):
-            block = self._place.tensor(space).to(torch.float32)[:, : fused.MOST_COLUMNS]
+            block = self._torch.tensor(space).to(torch.float32)[:, : fused.MOST_COLUMNS]
             rows = self.shape[here]
             step = max(rows // PROBED, 1)
             count = -(-rows // step)

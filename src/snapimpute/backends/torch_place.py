@@ -20,7 +20,7 @@ from snapimpute.backends.maps import MAPS
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import LowRank, MatrixOperator, Sample
 from snapimpute.operators.place import Need, Place
-from snapimpute.operators.tiled import single_error
+from snapimpute.operators.tiled import Mapped, single_error
 from snapimpute.types import Array, CellMap
 
 with warnings.catch_warnings():  # torch says once that such tensors are young; it is said here, to nobody
@@ -262,7 +262,7 @@ class _Tiles:
             yield tile, rows, cols
 
 
-class TorchMapped(MatrixOperator):
+class TorchMapped(Mapped):
     """f(X) for a low-rank X and a map f of one real variable, by tiles that are made, used and forgotten."""
 
     def __init__(
@@ -274,24 +274,9 @@ class TorchMapped(MatrixOperator):
         sample: Sample | None,
         error: float,
     ) -> None:
-        self._place, self.factors, self._error = place, factors, error
-        self.shape = factors.shape
+        super().__init__(factors, error)
+        self._torch = place
         self._arguments = place, factors, cell_map, dtype, sample
-
-    @property
-    def place(self) -> Place:
-        """Where the factors live."""
-        return self._place
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """That of the factors."""
-        return self.factors.dtype
-
-    @property
-    def error(self) -> float:
-        """That of the precision of the tiles."""
-        return self._error
 
     def matmat(self, B: Array) -> Array:
         """f(X)·B."""
@@ -306,7 +291,7 @@ class TorchMapped(MatrixOperator):
         return self._products(B, C)
 
     def _products(self, B: Array | None, C: Array | None) -> tuple[Array, Array]:
-        tiles, place, (m, n) = _Tiles(*self._arguments), self._place, self.shape
+        tiles, place, (m, n) = _Tiles(*self._arguments), self._torch, self.shape
         kind = tiles.left.dtype
         block = None if B is None else place.tensor(B).to(kind)
         other = None if C is None else place.tensor(C).to(kind)
@@ -328,4 +313,4 @@ class TorchMapped(MatrixOperator):
 
     def _back(self, out: Tensor | None) -> Array:
         wanted = DTYPES[self.dtype]
-        return self._place.array(torch.empty(0, dtype=wanted) if out is None else out.to(wanted))
+        return self._torch.array(torch.empty(0, dtype=wanted) if out is None else out.to(wanted))

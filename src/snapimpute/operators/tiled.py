@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from snapimpute.operators.base import MatrixOperator
 from snapimpute.operators.lowrank import LowRank
-from snapimpute.operators.place import EXACT, Need, place_of
+from snapimpute.operators.place import EXACT, Need, Place, place_of
 from snapimpute.operators.threads import Part, cut, run_parts, single_threaded_blas
 from snapimpute.types import Array, CellMap
 
@@ -132,7 +132,36 @@ class Draw(NamedTuple):
     band_weight: float
 
 
-class MappedLowRank(MatrixOperator):
+class Mapped(MatrixOperator):
+    """f(X) for a low-rank X and a map f of one real variable: what is the same wherever it is computed.
+
+    Parameters
+    ----------
+    factors : LowRank
+    error : float
+        What the precision of its products costs; see `MatrixOperator.error`.
+    """
+
+    def __init__(self, factors: LowRank, error: float = 0.0) -> None:
+        self.factors, self.shape, self._error = factors, factors.shape, error
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the factors."""
+        return self.factors.dtype
+
+    @property
+    def place(self) -> Place | None:
+        """That of the factors."""
+        return self.factors.place
+
+    @property
+    def error(self) -> float:
+        """That of the precision of its products."""
+        return self._error
+
+
+class MappedLowRank(Mapped):
     """f(X) for a low-rank X and a map f of one real variable, applied to every cell.
 
     A product costs O(mn(r + k)) operations and one tile of memory per thread.
@@ -169,23 +198,12 @@ class MappedLowRank(MatrixOperator):
         keep: bool = True,
         error: float = 0.0,
     ) -> None:
-        self.factors, self._error = factors, error
+        super().__init__(factors, error)
         self.cell_map = cell_map
         self.tile_dtype = np.dtype(factors.dtype if tile_dtype is None else tile_dtype)
         self.sample = sample
-        self.shape = factors.shape
         small = sample is not None or math.prod(self.shape) * self.tile_dtype.itemsize <= KEPT_BYTES
         self.keep = keep and small
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """That of the factors."""
-        return self.factors.dtype
-
-    @property
-    def error(self) -> float:
-        """That of the precision of the tiles."""
-        return self._error
 
     @property
     def T(self) -> MatrixOperator:  # noqa: N802 - the name numpy gives it

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from snapimpute.backends import place_named
+from snapimpute.losses import Squares
 from snapimpute.operators import LowRank
 from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.problem import Problem
@@ -137,7 +138,7 @@ def solve(
     if dtype != "float64":
         check_able(picked.solver, "single")
     if place is not None:
-        check_able(picked.solver, "anywhere")
+        _check_elsewhere(problem, picked.solver, backend)
     alphabet_term = _term(problem, picked.solver, alphabet_term)
     look_ahead(problem, picked.solver, place, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
     problem = problem.astype(dtype)
@@ -169,6 +170,13 @@ def _described(problem: Problem, picked: Pick) -> dict[str, Any]:
         "discrete": repr(problem.discrete),
         "loss": repr(problem.loss),
     }
+
+
+def _check_elsewhere(problem: Problem, solver: Solver[Any], backend: str) -> None:
+    """Refuse what only numpy can do."""
+    check_able(solver, "anywhere")
+    if not isinstance(problem.loss, Squares):
+        raise ValueError(f'backend="{backend}" knows the least-squares fit only, not {problem.loss!r}: use "cpu"')
 
 
 def _term(problem: Problem, solver: Solver[Any], asked: AlphabetTerm) -> AlphabetTerm:
