@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from snapimpute.backends import fused
 from snapimpute.backends.arrays import DTYPES
@@ -28,12 +27,13 @@ CHEAP, EXACT = "fp16", "float32"
 
 def chosen(place: Any, factors: LowRank, form: Form, need: Need, error: float) -> FusedMapped:
     """The operator in the cheap precision if its error is allowed, else in float32, whose error is given."""
+    exact = FusedMapped(place, factors, form, EXACT, error)
     if place.mixed and need.error > error and need.left is not None and need.right is not None:
         cheap = FusedMapped(place, factors, form, CHEAP, 0.0)
-        felt = cheap.probed(need.left, need.right)
-        if felt <= need.error:
-            return FusedMapped(place, factors, form, CHEAP, felt, cheap.sides)
-    return FusedMapped(place, factors, form, EXACT, error)
+        cheap.measure(exact, need.left, need.right)
+        if cheap.error <= need.error:
+            return cheap
+    return exact
 
 
 class FusedMapped(Mapped):
@@ -47,21 +47,13 @@ class FusedMapped(Mapped):
     precision : {"bf16", "fp16", "tf32", "float32"}
     error : float
         What the precision costs.
-    sides : pair of Side, optional
-        The factors as kernels want them, if they were made already.
     """
 
-    def __init__(
-        self, place: Any, factors: LowRank, form: Form, precision: str, error: float, sides: Any = None
-    ) -> None:
+    def __init__(self, place: Any, factors: LowRank, form: Form, precision: str, error: float) -> None:
         super().__init__(factors, error)
         self._torch, self.form, self.precision = place, form, precision
-        self.sides = fused.sides(*self._tall(), precision, form.unit) if sides is None else sides
-
-    def _tall(self) -> tuple[Tensor, Tensor]:
-        x = self.factors
-        left, right = self._torch.tensor(x.U * x.s), self._torch.tensor(x.V)
-        return left.to(torch.float32), right.to(torch.float32)
+        left, right = place.tensor(factors.U * factors.s), place.tensor(factors.V)
+        self.sides = fused.sides(left.to(torch.float32), right.to(torch.float32), precision, form.unit)
 
     def matmat(self, B: Array) -> Array:
         """f(X)·B."""
@@ -84,19 +76,19 @@ class FusedMapped(Mapped):
         found: Array = self._torch.array(out.to(DTYPES[self.dtype]))
         return found
 
-    def probed(self, left: Array, right: Array) -> float:
-        """About ‖E·right‖ and ‖Eᵀ·left‖ together, E the error of this precision, from some rows and columns."""
-        exact, total = fused.sides(*self._tall(), EXACT, self.form.unit), 0.0
+    def measure(self, exact: FusedMapped, left: Array, right: Array) -> None:
+        """Set the error, on some rows and columns: ‖E·right‖ and ‖Eᵀ·left‖, E the difference to the exact one."""
+        total = 0.0
         for here, space in ((0, right), (1, left)):
             block = self._torch.tensor(space).to(torch.float32)[:, : fused.MOST_COLUMNS]
             rows = self.shape[here]
             step = max(rows // PROBED, 1)
             count = -(-rows // step)
-            low, high = (
+            one, two = (
                 fused.product_of_sides(
-                    sides[here].every(step, count), sides[1 - here], count, self.form, block, precision
+                    each.sides[here].every(step, count), each.sides[1 - here], count, each.form, block, each.precision
                 )
-                for sides, precision in ((self.sides, self.precision), (exact, EXACT))
+                for each in (self, exact)
             )
-            total += float((low - high).square().sum(dtype=torch.float64)) * rows / count
-        return math.sqrt(total)
+            total += float((one - two).square().sum(dtype=torch.float64)) * rows / count
+        self._error = math.sqrt(total)
