@@ -83,14 +83,11 @@ def _even_gap(symbols: Any, pulls: Any) -> float:
 
 def _nearest(symbols: Any, gap: float, pull: float) -> tuple[float, ...]:
     """Numbers of the nearest symbol, in units of the gap, and the square of how near it has to be to be taken."""
-    top = symbols.size - 1
-    return 1 / top, -float(symbols[0]) / gap, float(top), 2 * float(pull) / gap**2
+    return symbols.size - 1.0, -float(symbols[0]) / gap, 2 * float(pull) / gap**2
 
 
 def _stairs(low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float) -> Form:
-    shift = -(low + 0.5 * wide) / period
-    # (w + shift)/top is clamped to 0 … 1 by the arithmetic itself
-    numbers = (1 / top, shift / top, top, shift, 0.5 * wide / period, 1 - slope)
+    numbers = (top, -(low + 0.5 * wide) / period, 0.5 * wide / period, 1 - slope)
     return Form(STAIRS, numbers, int(top) + 1, unit=period)
 
 

@@ -97,6 +97,8 @@ def sides(left: Tensor, right: Tensor, precision: str, unit: float = 1.0) -> tup
     if precision == "float32":
         (uh, ul), (vh, vl) = _split(u), _split(v)
         u, v = torch.cat([uh, uh, ul], 1), torch.cat([vh, vl, vh], 1)
+    elif precision == "tf32":
+        u, v = _rounded(u), _rounded(v)
     kind = TYPES[precision]
     return _side(u.to(kind)), _side(v.to(kind))
 
@@ -105,6 +107,12 @@ def _powers(block: Tensor) -> Tensor:
     """For each column the power of two that is next above its largest entry; 1 for a column of zeros."""
     largest = block.abs().amax(dim=0) if block.shape[0] else torch.zeros(block.shape[1], device=block.device)
     return torch.where(largest > 0, torch.exp2(torch.ceil(torch.log2(largest))), 1.0).to(block.dtype)
+
+
+def _rounded(block: Tensor) -> Tensor:
+    """To the ten bits that tf32 keeps of 23; the device would cut off the others, which is twice as far off."""
+    bits = block.contiguous().view(torch.int32)
+    return torch.bitwise_and(bits + 0x1000, ~0x1FFF).view(torch.float32)
 
 
 def _split(block: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,7 +210,7 @@ def product_of_sides(
         *_described(b_low, size.cols)[:2],
         *(described * 2)[:2],
         _numbers(form, block.device),
-        *(*form.numbers, *[0.0] * 6)[:6],
+        *(*form.numbers, *[0.0] * 5)[:5],
         blocks // parts,
         u.rows,
         RB=u.widths[1] if len(u.widths) > 1 else 0,
@@ -245,7 +253,7 @@ def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> fl
         *_described(v, size.cols),
         out,
         _numbers(form, left.device),
-        *(*form.numbers, *[0.0] * 6)[:6],
+        *(*form.numbers, *[0.0] * 5)[:5],
         v.rows // size.cols,
         left.shape[0],
         right.shape[0],

@@ -1,6 +1,6 @@
 """The kernels of `backends.fused`; what they compute is said there.
 
-``P`` points to the symbols and their pulls, or to a table; ``n0`` … ``n5`` are
+``P`` points to the symbols and their pulls, or to a table; ``n0`` … ``n4`` are
 the numbers of a `Form`. Names in capitals are known when a kernel is compiled.
 """
 
@@ -19,38 +19,66 @@ def _saturated(s, factor, more):
 
 
 @triton.jit
-def _from_flat(s, inverse, above, top, shift, PLAIN: tl.constexpr):
-    """ρ: how far s + shift is from the nearest of the whole numbers 0 … top, which are the middles of flat spots.
+def _from_flat(s, top, shift, PLAIN: tl.constexpr):
+    """How far s + shift is from the nearest of the whole numbers 0 … top, the middles of flat spots; in two parts.
 
-    1.5·2²³, added to a float32 and taken away again, rounds it.
+    The second is what shift has beyond a whole number: to add it here would take one more instruction, and half of
+    one where two cells go at once. 1.5·2²³, added to a float32, rounds it.
     """
-    v = tl.minimum(tl.maximum(s * inverse + above, 0.0), 1.0) if PLAIN else _saturated(s, inverse, above)
-    return (s - ((v * top + 12582912.0) - 12582912.0)) + shift
+    whole = tl.floor(shift + 0.5)
+    v = tl.minimum(tl.maximum((s + shift) / top, 0.0), 1.0) if PLAIN else _saturated(s, 1.0 / top, shift / top)
+    return s - ((v * top + 12582912.0) - (12582912.0 + whole)), shift - whole
 
 
 @triton.jit
-def _on_stairs(s, inverse, above, top, shift, half, c, HALF: tl.constexpr, PLAIN: tl.constexpr):
-    rho = _from_flat(s, inverse, above, top, shift, PLAIN)
-    if HALF:  # ρ is small by now, and of fp16 two cells go at once
-        h = rho.to(tl.float16)
-        kept = tl.minimum(tl.maximum(h, tl.cast(-half, tl.float16)), tl.cast(half, tl.float16))
-        f = h * tl.cast(c, tl.float16) - kept
+def _on_stairs_by_two(rho, rest, half, c, TYPE: tl.constexpr):
+    """c·ρ less ρ clamped to ± half, of ρ in two parts; two cells at once, in a type of two bytes."""
+    one = tl.cast(1.0, TYPE)
+    rest, low, high, c = tl.cast(rest, TYPE), tl.cast(-half, TYPE), tl.cast(half, TYPE), tl.cast(c, TYPE)
+    if tl.float16 == TYPE:
+        f = tl.inline_asm_elementwise(
+            """{ .reg .b32 h, q;
+            cvt.rn.f16x2.f32 h, $2, $1; fma.rn.f16x2 h, h, $7, $3; min.f16x2 q, h, $5; max.f16x2 q, q, $4;
+            neg.f16x2 q, q; fma.rn.f16x2 $0, h, $6, q; }""",
+            "=r,f,f,r,r,r,r,r", [rho, rest, low, high, c, one], dtype=tl.float16, is_pure=True, pack=2,
+        )  # fmt: skip
     else:
-        f = c * rho - tl.minimum(tl.maximum(rho, -half), half)
+        f = tl.inline_asm_elementwise(
+            """{ .reg .b32 h, q;
+            cvt.rn.bf16x2.f32 h, $2, $1; fma.rn.bf16x2 h, h, $7, $3; min.bf16x2 q, h, $5; max.bf16x2 q, q, $4;
+            neg.bf16x2 q, q; fma.rn.bf16x2 $0, h, $6, q; }""",
+            "=r,f,f,r,r,r,r,r", [rho, rest, low, high, c, one], dtype=tl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
     return f
 
 
 @triton.jit
-def _to_even(s, inverse, shift, top, bound, c, less, PLAIN: tl.constexpr):
+def _on_stairs(s, top, shift, half, c, TYPE: tl.constexpr, PLAIN: tl.constexpr):
+    rho, rest = _from_flat(s, top, shift, PLAIN)
+    if tl.float32 == TYPE:
+        rho += rest
+        f = c * rho - tl.minimum(tl.maximum(rho, -half), half)
+    elif PLAIN:
+        h = rho.to(TYPE) + tl.cast(rest, TYPE)
+        f = h * tl.cast(c, TYPE) - tl.minimum(tl.maximum(h, tl.cast(-half, TYPE)), tl.cast(half, TYPE))
+    else:  # ρ is small by now
+        f = _on_stairs_by_two(rho, rest, half, c, TYPE)
+    return f
+
+
+@triton.jit
+def _to_even(s, top, shift, bound, c, less, PLAIN: tl.constexpr):
     """(1 − slope)·s − less, and without ρ where ρ² < bound: there the symbol is near enough to be taken."""
-    rho = _from_flat(s, inverse, shift * inverse, top, shift, PLAIN)
+    rho, rest = _from_flat(s, top, shift, PLAIN)
+    rho += rest
     return c * s - less - tl.where(rho * rho < bound, rho, 0.0)
 
 
 @triton.jit
-def _gain_of_even(s, inverse, shift, top, bound, PLAIN: tl.constexpr):
+def _gain_of_even(s, top, shift, bound, PLAIN: tl.constexpr):
     """What a symbol that is near enough saves."""
-    rho = _from_flat(s, inverse, shift * inverse, top, shift, PLAIN)
+    rho, rest = _from_flat(s, top, shift, PLAIN)
+    rho += rest
     return 0.5 * tl.maximum(bound - rho * rho, 0.0)
 
 
@@ -104,9 +132,10 @@ def _from_table(s, P, low, rate, COUNT: tl.constexpr, PLAIN: tl.constexpr):
 
 
 @triton.jit
-def _gain_on_stairs(s, inverse, above, top, shift, half, c, PLAIN: tl.constexpr):
+def _gain_on_stairs(s, top, shift, half, c, PLAIN: tl.constexpr):
     """½(1 − slope)ρ² less Huber's function of ρ: the integral of f from the middle of a flat spot on."""
-    rho = _from_flat(s, inverse, above, top, shift, PLAIN)
+    rho, rest = _from_flat(s, top, shift, PLAIN)
+    rho += rest
     q = tl.minimum(tl.maximum(rho, -half), half)
     return 0.5 * c * rho * rho - q * (rho - 0.5 * q)
 
@@ -133,11 +162,12 @@ def _l0_envelope(s, P, COUNT: tl.constexpr):
 
 @triton.jit
 def _map(
-    s, P, n0, n1, n2, n3, n4, n5,
-    KIND: tl.constexpr, COUNT: tl.constexpr, HALF: tl.constexpr, PLAIN: tl.constexpr,
+    s, P, n0, n1, n2, n3, n4,
+    KIND: tl.constexpr, COUNT: tl.constexpr, TYPE: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
+    """f(s), in float32 or already in the type that is wanted."""
     if KIND == 0:
-        f = _on_stairs(s, n0, n1, n2, n3, n4, n5, HALF, PLAIN)
+        f = _on_stairs(s, n0, n1, n2, n3, TYPE, PLAIN)
     elif KIND == 1:
         f = _by_recurrence(s, P, COUNT) - (n0 * s + n1)
     elif KIND == 2:
@@ -149,11 +179,11 @@ def _map(
     elif KIND == 5:
         f = _l1_envelope(s, P, COUNT)
     elif KIND == 7:
-        f = _gain_on_stairs(s, n0, n1, n2, n3, n4, n5, PLAIN)
+        f = _gain_on_stairs(s, n0, n1, n2, n3, PLAIN)
     elif KIND == 8:
-        f = _to_even(s, n0, n1, n2, n3, n4, n5, PLAIN)
+        f = _to_even(s, n0, n1, n2, n3, n4, PLAIN)
     elif KIND == 9:
-        f = _gain_of_even(s, n0, n1, n2, n3, PLAIN)
+        f = _gain_of_even(s, n0, n1, n2, PLAIN)
     else:
         f = _l0_envelope(s, P, COUNT)
     return f
@@ -172,7 +202,7 @@ def _tile(ua, ub, uc, VA, VB, VC, start, RB: tl.constexpr, RC: tl.constexpr):
 
 @triton.jit
 def mapped_product(
-    UA, UB, UC, VA, VB, VC, BA, BB, LA, LB, OA, OB, P, n0, n1, n2, n3, n4, n5, blocks, rows,
+    UA, UB, UC, VA, VB, VC, BA, BB, LA, LB, OA, OB, P, n0, n1, n2, n3, n4, blocks, rows,
     RB: tl.constexpr, RC: tl.constexpr, KA: tl.constexpr, KB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     KIND: tl.constexpr, COUNT: tl.constexpr, SPLIT: tl.constexpr, PLAIN: tl.constexpr,
     STAGES: tl.constexpr,
@@ -182,13 +212,13 @@ def mapped_product(
     ua = UA.load([row, 0])
     ub = UB.load([row, 0]) if RB else ua
     uc = UC.load([row, 0]) if RC else ua
-    HALF: tl.constexpr = BA.dtype == tl.float16 and not SPLIT
+    TYPE: tl.constexpr = tl.float32 if SPLIT else BA.dtype
     sum_a = tl.zeros([BM, KA], tl.float32)
     sum_b = tl.zeros([BM, KB if KB else 1], tl.float32)
     for i in tl.range(part * blocks, (part + 1) * blocks, num_stages=STAGES):
         start = i * BN
         s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
-        f = _map(s, P, n0, n1, n2, n3, n4, n5, KIND, COUNT, HALF, PLAIN)
+        f = _map(s, P, n0, n1, n2, n3, n4, KIND, COUNT, TYPE, PLAIN)
         e = f.to(BA.dtype)
         ba = BA.load([start, 0])
         sum_a = tl.dot(e, ba, sum_a)
@@ -209,7 +239,7 @@ def mapped_product(
 
 @triton.jit
 def mapped_total(
-    UA, UB, UC, VA, VB, VC, OUT, P, n0, n1, n2, n3, n4, n5, blocks, m, n,
+    UA, UB, UC, VA, VB, VC, OUT, P, n0, n1, n2, n3, n4, blocks, m, n,
     RB: tl.constexpr, RC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KIND: tl.constexpr, COUNT: tl.constexpr,
     PLAIN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -223,7 +253,7 @@ def mapped_total(
     for i in tl.range(0, blocks, num_stages=STAGES):
         start = i * BN
         s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
-        cost = _map(s, P, n0, n1, n2, n3, n4, n5, KIND, COUNT, False, PLAIN)
+        cost = _map(s, P, n0, n1, n2, n3, n4, KIND, COUNT, tl.float32, PLAIN)
         total += tl.where(inside & ((start + tl.arange(0, BN))[None, :] < n), cost, 0.0)
     tl.store(OUT + row + tl.arange(0, BM), tl.sum(total.to(tl.float64), axis=1))
 
