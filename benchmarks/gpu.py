@@ -1,8 +1,9 @@
 """One GPU: the fused pass checked and timed, a fit with 32 million ratings, and the reference values.
 
-    python benchmarks/gpu.py [check] [pass] [fit] [reference] [--out DIR]
+    python benchmarks/gpu.py [check] [repeat] [pass] [fit] [reference] [--out DIR]
 
 check      every map in every precision against float64, on several shapes
+repeat     the same product many times without a pause: the same bits
 pass       f(UVᵀ)·B and its transpose at 200,948×84,432, the shape of MovieLens-32M, beside plain products of the card
 fit        100 iterations there with 32 million synthetic ratings, alphabet 0.5..5 by 0.5, in mixed precision and in
            float32, and what the planner expects of two CPU cores
@@ -100,6 +101,23 @@ def check() -> list[dict[str, Any]]:
             row["objective"] = abs(fused.total(left, right, forms.form_of(cost)) / float(cells.sum()) - 1)
             rows.append(row)
     show("error against float64, relative to the whole product", rows)
+    return rows
+
+
+def repeat() -> list[dict[str, Any]]:
+    """Many launches without a pause between them, on shapes with few blocks: all must give the same bits."""
+    rows = []
+    (m, n), draw = (943, 1682), np.random.default_rng(0)
+    form: Any = forms.form_of(PENALTIES["L1"].compiled_remainder(1.0))
+    for precision in fused.PRECISIONS:
+        kinds = []
+        for rank, width in draw.integers(1, 257, size=(12, 2)):
+            left, right = factors(m, n, int(rank))
+            block = torch.randn(n, int(width), device=DEVICE)
+            found = [fused.product(left, right, form, block, precision) for _ in range(200)]
+            kinds.append(all(torch.equal(one, found[0]) for one in found))
+        rows.append({"precision": precision, "shapes": len(kinds), "launches": 200, "same bits": all(kinds)})
+    show("launched again and again", rows)
     return rows
 
 
@@ -270,6 +288,7 @@ def _text(value: Any) -> str:
 
 PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "check": check,
+    "repeat": repeat,
     "pass": passes,
     "fit": fit,
     "reference": reference,

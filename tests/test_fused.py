@@ -80,10 +80,12 @@ def test_products_are_those_of_float64(name: str, precision: str) -> None:
     assert off.max() <= jump + LIMITS[precision]
 
 
+@pytest.mark.parametrize("large", [0, fused.LARGE], ids=["in pieces", "whole"])
 @pytest.mark.parametrize(
     ("m", "n", "rank", "width"), [(1, 1, 1, 1), (130, 40, 3, 70), (20, 300, 70, 5), (40, 30, 100, 130)]
 )
-def test_any_shape(m: int, n: int, rank: int, width: int) -> None:
+def test_any_shape(m: int, n: int, rank: int, width: int, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "LARGE", large)
     penalty = PENALTIES["stairs"]
     left, right = factors(m, n, rank)
     block = np.random.default_rng(2).standard_normal((n, width))

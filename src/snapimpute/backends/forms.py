@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,11 +84,17 @@ def _even_gap(symbols: Any, pulls: Any) -> float:
 
 def _nearest(symbols: Any, gap: float, pull: float) -> tuple[float, ...]:
     """Numbers of the nearest symbol, in units of the gap, and the square of how near it has to be to be taken."""
-    return symbols.size - 1.0, -float(symbols[0]) / gap, 2 * float(pull) / gap**2
+    return *_whole_numbers(symbols.size - 1.0, -float(symbols[0]) / gap), 2 * float(pull) / gap**2
+
+
+def _whole_numbers(top: float, shift: float) -> tuple[float, ...]:
+    """What a kernel needs to find the nearest of 0 … top to s + shift: see `fused_kernels._from_flat`."""
+    whole = math.floor(shift + 0.5)
+    return 1 / top, shift / top, float(top), 1.5 * 2**23 + whole, shift - whole
 
 
 def _stairs(low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float) -> Form:
-    numbers = (top, -(low + 0.5 * wide) / period, 0.5 * wide / period, 1 - slope)
+    numbers = (*_whole_numbers(top, -(low + 0.5 * wide) / period), 0.5 * wide / period, 1 - slope)
     return Form(STAIRS, numbers, int(top) + 1, unit=period)
 
 

@@ -51,6 +51,10 @@ CELLS = 64
 BLOCK = 128
 """Factors are padded to a multiple of so many rows."""
 
+LARGE = 1 << 27
+"""Cells from which on columns are cut into several pieces, not to compute with zeros; each sum of pieces is one more
+kernel to compile, about a second, which a smaller product never gives back."""
+
 
 # ---------------------------------------------------------------- factors, as kernels want them
 @dataclass(frozen=True)
@@ -99,8 +103,8 @@ def sides(left: Tensor, right: Tensor, precision: str, unit: float = 1.0) -> tup
         u, v = torch.cat([uh, uh, ul], 1), torch.cat([vh, vl, vh], 1)
     elif precision == "tf32":
         u, v = _rounded(u), _rounded(v)
-    kind = TYPES[precision]
-    return _side(u.to(kind)), _side(v.to(kind))
+    kind, most = TYPES[precision], 3 if len(left) * len(right) >= LARGE else 1
+    return _side(u.to(kind), most), _side(v.to(kind), most)
 
 
 def _powers(block: Tensor) -> Tensor:
@@ -120,8 +124,8 @@ def _split(block: Tensor) -> tuple[Tensor, Tensor]:
     return high, (block - high.to(block.dtype)).to(torch.float16)
 
 
-def _side(block: Tensor) -> Side:
-    widths = pieces_of(block.shape[1])
+def _side(block: Tensor, most: int) -> Side:
+    widths = pieces_of(block.shape[1], most) or pieces_of(block.shape[1])
     padded = torch.nn.functional.pad(block, (0, sum(widths) - block.shape[1], 0, -block.shape[0] % BLOCK))
     starts = np.cumsum((0, *widths)).tolist()
     pieces = [padded[:, a : a + width].contiguous() for a, width in zip(starts, widths, strict=False)]
@@ -196,7 +200,8 @@ def product_of_sides(
     kind = torch.bfloat16 if precision == "bf16" else torch.float16
     high = scaled.to(kind)
     low = (scaled - high.to(scaled.dtype)).to(kind) if split else high
-    b, b_low = _b_side(high, v.rows), _b_side(low, v.rows)
+    most = 2 if u.rows * v.rows >= LARGE else 1
+    b, b_low = _b_side(high, v.rows, most), _b_side(low, v.rows, most)
     size = blocks_for(sum(u.widths), sum(b.widths), TYPES[precision].itemsize, 2 if split else 1)
     blocks, tiles = v.rows // size.cols, u.rows // size.rows
     parts = next(p for p in range(_parts(tiles, block.device), 0, -1) if blocks % p == 0)
@@ -210,7 +215,7 @@ def product_of_sides(
         *_described(b_low, size.cols)[:2],
         *(described * 2)[:2],
         _numbers(form, block.device),
-        *(*form.numbers, *[0.0] * 5)[:5],
+        *(*form.numbers, *[0.0] * 8)[:8],
         blocks // parts,
         u.rows,
         RB=u.widths[1] if len(u.widths) > 1 else 0,
@@ -232,8 +237,8 @@ def product_of_sides(
     return out[:m, :width] * (form.unit * scale)
 
 
-def _b_side(block: Tensor, rows: int) -> Side:
-    widths = pieces_of(block.shape[1], 2)
+def _b_side(block: Tensor, rows: int, most: int) -> Side:
+    widths = pieces_of(block.shape[1], most)
     padded = torch.nn.functional.pad(block, (0, sum(widths) - block.shape[1], 0, rows - block.shape[0]))
     return Side(tuple(piece.contiguous() for piece in torch.split(padded, list(widths), dim=1)), rows)
 
@@ -253,7 +258,7 @@ def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> fl
         *_described(v, size.cols),
         out,
         _numbers(form, left.device),
-        *(*form.numbers, *[0.0] * 5)[:5],
+        *(*form.numbers, *[0.0] * 8)[:8],
         v.rows // size.cols,
         left.shape[0],
         right.shape[0],

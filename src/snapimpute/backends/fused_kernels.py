@@ -1,6 +1,6 @@
 """The kernels of `backends.fused`; what they compute is said there.
 
-``P`` points to the symbols and their pulls, or to a table; ``n0`` … ``n4`` are
+``P`` points to the symbols and their pulls, or to a table; ``n0`` … ``n7`` are
 the numbers of a `Form`. Names in capitals are known when a kernel is compiled.
 """
 
@@ -19,15 +19,14 @@ def _saturated(s, factor, more):
 
 
 @triton.jit
-def _from_flat(s, top, shift, PLAIN: tl.constexpr):
-    """How far s + shift is from the nearest of the whole numbers 0 … top, the middles of flat spots; in two parts.
+def _from_flat(s, inverse, above, top, back, PLAIN: tl.constexpr):
+    """How far s + shift is from the nearest of the whole numbers 0 … top, the middles of flat spots; less `rest`.
 
-    The second is what shift has beyond a whole number: to add it here would take one more instruction, and half of
+    The rest is what shift has beyond a whole number: to add it here would take one more instruction, and half of
     one where two cells go at once. 1.5·2²³, added to a float32, rounds it.
     """
-    whole = tl.floor(shift + 0.5)
-    v = tl.minimum(tl.maximum((s + shift) / top, 0.0), 1.0) if PLAIN else _saturated(s, 1.0 / top, shift / top)
-    return s - ((v * top + 12582912.0) - (12582912.0 + whole)), shift - whole
+    v = tl.minimum(tl.maximum(s * inverse + above, 0.0), 1.0) if PLAIN else _saturated(s, inverse, above)
+    return s - ((v * top + 12582912.0) - back)
 
 
 @triton.jit
@@ -53,8 +52,8 @@ def _on_stairs_by_two(rho, rest, half, c, TYPE: tl.constexpr):
 
 
 @triton.jit
-def _on_stairs(s, top, shift, half, c, TYPE: tl.constexpr, PLAIN: tl.constexpr):
-    rho, rest = _from_flat(s, top, shift, PLAIN)
+def _on_stairs(s, inverse, above, top, back, rest, half, c, TYPE: tl.constexpr, PLAIN: tl.constexpr):
+    rho = _from_flat(s, inverse, above, top, back, PLAIN)
     if tl.float32 == TYPE:
         rho += rest
         f = c * rho - tl.minimum(tl.maximum(rho, -half), half)
@@ -67,18 +66,16 @@ def _on_stairs(s, top, shift, half, c, TYPE: tl.constexpr, PLAIN: tl.constexpr):
 
 
 @triton.jit
-def _to_even(s, top, shift, bound, c, less, PLAIN: tl.constexpr):
+def _to_even(s, inverse, above, top, back, rest, bound, c, less, PLAIN: tl.constexpr):
     """(1 − slope)·s − less, and without ρ where ρ² < bound: there the symbol is near enough to be taken."""
-    rho, rest = _from_flat(s, top, shift, PLAIN)
-    rho += rest
+    rho = _from_flat(s, inverse, above, top, back, PLAIN) + rest
     return c * s - less - tl.where(rho * rho < bound, rho, 0.0)
 
 
 @triton.jit
-def _gain_of_even(s, top, shift, bound, PLAIN: tl.constexpr):
+def _gain_of_even(s, inverse, above, top, back, rest, bound, PLAIN: tl.constexpr):
     """What a symbol that is near enough saves."""
-    rho, rest = _from_flat(s, top, shift, PLAIN)
-    rho += rest
+    rho = _from_flat(s, inverse, above, top, back, PLAIN) + rest
     return 0.5 * tl.maximum(bound - rho * rho, 0.0)
 
 
@@ -132,10 +129,9 @@ def _from_table(s, P, low, rate, COUNT: tl.constexpr, PLAIN: tl.constexpr):
 
 
 @triton.jit
-def _gain_on_stairs(s, top, shift, half, c, PLAIN: tl.constexpr):
+def _gain_on_stairs(s, inverse, above, top, back, rest, half, c, PLAIN: tl.constexpr):
     """½(1 − slope)ρ² less Huber's function of ρ: the integral of f from the middle of a flat spot on."""
-    rho, rest = _from_flat(s, top, shift, PLAIN)
-    rho += rest
+    rho = _from_flat(s, inverse, above, top, back, PLAIN) + rest
     q = tl.minimum(tl.maximum(rho, -half), half)
     return 0.5 * c * rho * rho - q * (rho - 0.5 * q)
 
@@ -162,12 +158,12 @@ def _l0_envelope(s, P, COUNT: tl.constexpr):
 
 @triton.jit
 def _map(
-    s, P, n0, n1, n2, n3, n4,
+    s, P, n0, n1, n2, n3, n4, n5, n6, n7,
     KIND: tl.constexpr, COUNT: tl.constexpr, TYPE: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
     """f(s), in float32 or already in the type that is wanted."""
     if KIND == 0:
-        f = _on_stairs(s, n0, n1, n2, n3, TYPE, PLAIN)
+        f = _on_stairs(s, n0, n1, n2, n3, n4, n5, n6, TYPE, PLAIN)
     elif KIND == 1:
         f = _by_recurrence(s, P, COUNT) - (n0 * s + n1)
     elif KIND == 2:
@@ -179,11 +175,11 @@ def _map(
     elif KIND == 5:
         f = _l1_envelope(s, P, COUNT)
     elif KIND == 7:
-        f = _gain_on_stairs(s, n0, n1, n2, n3, PLAIN)
+        f = _gain_on_stairs(s, n0, n1, n2, n3, n4, n5, n6, PLAIN)
     elif KIND == 8:
-        f = _to_even(s, n0, n1, n2, n3, n4, PLAIN)
+        f = _to_even(s, n0, n1, n2, n3, n4, n5, n6, n7, PLAIN)
     elif KIND == 9:
-        f = _gain_of_even(s, n0, n1, n2, PLAIN)
+        f = _gain_of_even(s, n0, n1, n2, n3, n4, n5, PLAIN)
     else:
         f = _l0_envelope(s, P, COUNT)
     return f
@@ -202,7 +198,7 @@ def _tile(ua, ub, uc, VA, VB, VC, start, RB: tl.constexpr, RC: tl.constexpr):
 
 @triton.jit
 def mapped_product(
-    UA, UB, UC, VA, VB, VC, BA, BB, LA, LB, OA, OB, P, n0, n1, n2, n3, n4, blocks, rows,
+    UA, UB, UC, VA, VB, VC, BA, BB, LA, LB, OA, OB, P, n0, n1, n2, n3, n4, n5, n6, n7, blocks, rows,
     RB: tl.constexpr, RC: tl.constexpr, KA: tl.constexpr, KB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     KIND: tl.constexpr, COUNT: tl.constexpr, SPLIT: tl.constexpr, PLAIN: tl.constexpr,
     STAGES: tl.constexpr,
@@ -218,7 +214,7 @@ def mapped_product(
     for i in tl.range(part * blocks, (part + 1) * blocks, num_stages=STAGES):
         start = i * BN
         s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
-        f = _map(s, P, n0, n1, n2, n3, n4, KIND, COUNT, TYPE, PLAIN)
+        f = _map(s, P, n0, n1, n2, n3, n4, n5, n6, n7, KIND, COUNT, TYPE, PLAIN)
         e = f.to(BA.dtype)
         ba = BA.load([start, 0])
         sum_a = tl.dot(e, ba, sum_a)
@@ -239,7 +235,7 @@ def mapped_product(
 
 @triton.jit
 def mapped_total(
-    UA, UB, UC, VA, VB, VC, OUT, P, n0, n1, n2, n3, n4, blocks, m, n,
+    UA, UB, UC, VA, VB, VC, OUT, P, n0, n1, n2, n3, n4, n5, n6, n7, blocks, m, n,
     RB: tl.constexpr, RC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KIND: tl.constexpr, COUNT: tl.constexpr,
     PLAIN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -253,7 +249,7 @@ def mapped_total(
     for i in tl.range(0, blocks, num_stages=STAGES):
         start = i * BN
         s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
-        cost = _map(s, P, n0, n1, n2, n3, n4, KIND, COUNT, tl.float32, PLAIN)
+        cost = _map(s, P, n0, n1, n2, n3, n4, n5, n6, n7, KIND, COUNT, tl.float32, PLAIN)
         total += tl.where(inside & ((start + tl.arange(0, BN))[None, :] < n), cost, 0.0)
     tl.store(OUT + row + tl.arange(0, BM), tl.sum(total.to(tl.float64), axis=1))
 
