@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from snapimpute.discreteness import DiscreteTerm, Total
 from snapimpute.losses import Loss, Squares
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, MatrixOperator, Scaled, Sparse, Sum
+from snapimpute.operators import LowRank, MatrixOperator, Scaled, Sum, sparse
 from snapimpute.operators.place import EXACT, Need, Place
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.sampling import SampledTerm, Sampler
@@ -279,7 +279,7 @@ class Problem:
     ) -> MatrixOperator:
         """Y minus ``step`` times the gradient at Y of the smooth part of (E), as good as ``need`` asks."""
         if self._term is None:
-            return Sum((y, Sparse(self.observations, -step * self.fit_gradient(y_observed))))
+            return Sum((y, sparse(self.observations, -step * self.fit_gradient(y_observed))))
         mapped, on_observed = self._term.prox(self.with_offsets(y), y_observed + self._offset_entries, gamma, need)
         # On Ωᶜ the gradient is (Y − prox(Y))/γ: a share of the prox, the rest of Y itself.
         share = step / gamma
@@ -288,7 +288,7 @@ class Problem:
             terms.append(LowRank.combine([1 - share], [y]))
         if self.offsets is not None:
             terms.append(LowRank.combine([-share], [self.offsets]))
-        return Sum((*terms, Sparse(self.observations, self._correction(y_observed, on_observed, step, share))))
+        return Sum((*terms, sparse(self.observations, self._correction(y_observed, on_observed, step, share))))
 
     def _correction(self, y_observed: Array, on_observed: Array, step: float, share: float) -> Array:
         """What has to be added on Ω, where the step is to lead to y − step·∇loss(y)."""

@@ -17,6 +17,8 @@ import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike
 
+from snapimpute.operators.place import ROWS
+
 DTYPES = {
     np.dtype(name): getattr(torch, name)
     for name in ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -53,6 +55,8 @@ class TorchArray(NDArrayOperatorsMixin):
     """
 
     __slots__ = ("place", "tensor")
+    side = ROWS
+    """All are alike here."""
 
     def __init__(self, tensor: torch.Tensor, place: Any) -> None:
         self.tensor, self.place = tensor, place
@@ -219,6 +223,7 @@ def _zeros_like(x: TorchArray) -> TorchArray:
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.hstack: _side_by_side,
+    np.take: lambda x, index: x[index],
     np.zeros_like: _zeros_like,
     np.empty_like: _zeros_like,
     np.sum: lambda x, axis=None, dtype=None: x.sum(axis, dtype),

@@ -19,7 +19,7 @@ from snapimpute.backends.forms import COSTS, form_of
 from snapimpute.backends.maps import MAPS
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import LowRank, MatrixOperator, Sample
-from snapimpute.operators.place import Need, Place
+from snapimpute.operators.place import ROWS, Need, Place
 from snapimpute.operators.tiled import Mapped, single_error
 from snapimpute.types import Array, CellMap
 
@@ -87,13 +87,13 @@ class TorchPlace(Place):
         return int(torch.cuda.mem_get_info(self.device)[0]) + kept
 
     # ---------------------------------------------------------------- moving
-    def put(self, array: Any) -> Any:
-        """A copy of a numpy array there."""
+    def put(self, array: Any, side: int = ROWS) -> Any:
+        """A copy of a numpy array there, whatever side it is of."""
         return TorchArray(torch.tensor(np.ascontiguousarray(array), device=self.device), self)
 
-    def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array of zeros there."""
-        return self.array(torch.zeros(shape, dtype=DTYPES[np.dtype(dtype)], device=self.device))
+    def full(self, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int = ROWS) -> Array:
+        """An array of one value there."""
+        return self.array(torch.full(shape, value, dtype=DTYPES[np.dtype(dtype)], device=self.device))
 
     def array(self, tensor: Tensor) -> Array:
         """A tensor as numpy's functions know it."""
@@ -160,6 +160,10 @@ class TorchPlace(Place):
             torch.linalg.vecdot(left[rows[part]], right[cols[part]], out=out[part])
         return out
 
+    def sparse(self, observations: Observations, values: Array) -> MatrixOperator:
+        """The matrix with the given values on the observed cells and 0 elsewhere."""
+        return TorchSparse(self, observations, values)
+
     def lanes_product(self, lanes: Compressed, values: Array, block: Array) -> Array:
         """Σ_p values[p] block[indices[p]] over the entries p of each lane."""
         right = self.tensor(block)
@@ -222,6 +226,35 @@ class TorchPlace(Place):
 def _spread(values: Tensor) -> float:
     """Variance of a sum of as many independent values; of a single one, about 0."""
     return values.numel() * float(values.var()) if values.numel() > 1 else float(values @ values)
+
+
+class TorchSparse(MatrixOperator):
+    """The matrix with the given values on the observed cells and 0 elsewhere."""
+
+    def __init__(self, place: TorchPlace, observations: Observations, values: Array) -> None:
+        self._torch, self.observations, self.values, self.shape = place, observations, values, observations.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the values."""
+        return self.values.dtype
+
+    @property
+    def place(self) -> Place | None:
+        """That of the values."""
+        return self._torch
+
+    def matmat(self, B: Array) -> Array:
+        """A·B, a sum over the entries of each row."""
+        return self._torch.lanes_product(self.observations.by_row, self.values, B)
+
+    def rmatmat(self, C: Array) -> Array:
+        """Aᵀ·C, a sum over the entries of each column."""
+        return self._torch.lanes_product(self.observations.by_col, self._values_by_col, C)
+
+    @cached_property
+    def _values_by_col(self) -> Array:
+        return self.values[self.observations.by_col.order]
 
 
 class _Tiles:

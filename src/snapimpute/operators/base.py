@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import kernels
-from snapimpute.operators.place import Place, place_of, put_beside, zeros_beside
+from snapimpute.operators.place import COLUMNS, ROWS, Place, full_beside, place_of, put_beside
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
 
@@ -78,7 +78,7 @@ class MatrixOperator(ABC):
         return self._dense()
 
     def _dense(self) -> Array:
-        return self.matmat(put_beside(self, np.eye(self.shape[1], dtype=self.dtype)))
+        return self.matmat(put_beside(self, np.eye(self.shape[1], dtype=self.dtype), COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -264,22 +264,22 @@ class ColumnGroups(MatrixOperator):
 
     def matmat(self, B: Array) -> Array:
         """Σ over the groups."""
-        out = zeros_beside(B, (self.shape[0], B.shape[1]), B.dtype)
+        out = full_beside(self, (self.shape[0], B.shape[1]), 0, B.dtype, ROWS)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             out += operator.matmat(B[cols])
         return out
 
     def rmatmat(self, C: Array) -> Array:
         """Group by group."""
-        out = zeros_beside(C, (self.shape[1], C.shape[1]), C.dtype)
+        out = full_beside(self, (self.shape[1], C.shape[1]), 0, C.dtype, COLUMNS)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             out[cols] = operator.rmatmat(C)
         return out
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
         """Group by group."""
-        forward = zeros_beside(B, (self.shape[0], B.shape[1]), B.dtype)
-        backward = zeros_beside(C, (self.shape[1], C.shape[1]), C.dtype)
+        forward = full_beside(self, (self.shape[0], B.shape[1]), 0, B.dtype, ROWS)
+        backward = full_beside(self, (self.shape[1], C.shape[1]), 0, C.dtype, COLUMNS)
         for operator, cols in zip(self.operators, self.cols, strict=True):
             part, backward[cols] = operator.both(B[cols], C)
             forward += part
@@ -315,11 +315,6 @@ class Sparse(MatrixOperator):
         """That of the values."""
         return self.values.dtype
 
-    @property
-    def place(self) -> Place | None:
-        """That of the values."""
-        return place_of(self.values)
-
     def matmat(self, B: Array) -> Array:
         """A·B, a sum over the entries of each row."""
         return _lanes_times(self.observations.by_row, self.values, B)
@@ -334,8 +329,6 @@ class Sparse(MatrixOperator):
         order = self.observations.by_col.order
         if order is None:
             return self.values
-        if self.place is not None:
-            return self.values[order]
         out = np.empty_like(self.values)
         run_parts(
             lambda start, stop: self.values.take(order[start:stop], out=out[start:stop], mode="clip"),
@@ -358,10 +351,16 @@ class Sparse(MatrixOperator):
         return _lanes_fitted(self.observations.by_col, self._values_by_col, U, ridge)
 
 
+def sparse(observations: Observations, values: Array) -> MatrixOperator:
+    """The matrix with the given values on the observed cells and 0 elsewhere, where the values live."""
+    place = place_of(values)
+    if place is None:
+        return Sparse(observations, values)
+    there: MatrixOperator = place.sparse(observations, values)
+    return there
+
+
 def _lanes_times(lanes: Compressed, data: Array, block: Array) -> Array:
-    place = place_of(data)
-    if place is not None:
-        return place.lanes_product(lanes, data, block)
     indptr, indices, _ = lanes
     out = np.empty((indptr.size - 1, block.shape[1]), block.dtype)
     block = np.ascontiguousarray(block)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from snapimpute.operators import kernels
 from snapimpute.operators.base import ENTRIES, MAX_DENSE_CELLS, MatrixOperator
-from snapimpute.operators.place import Place, place_of, to_host
+from snapimpute.operators.place import COLUMNS, ROWS, Place, full_beside, place_of, to_host
 from snapimpute.operators.tall import inner, times
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
@@ -105,11 +105,13 @@ class LowRank(MatrixOperator):
         if place is self.place:
             return self
         U, V = to_host(self.U), to_host(self.V)
-        return LowRank(U, self.s, V) if place is None else LowRank(place.put(U), self.s, place.put(V))
+        return LowRank(U, self.s, V) if place is None else LowRank(place.put(U, ROWS), self.s, place.put(V, COLUMNS))
 
     def constant_beside(self, value: float) -> LowRank:
         """Return the matrix of the same shape with one value everywhere, where this one lives."""
-        return LowRank.constant(self.shape, value, self.dtype).moved(self.place)
+        (m, n), dtype = self.shape, self.dtype
+        left, right = full_beside(self, (m, 1), 1, dtype, ROWS), full_beside(self, (n, 1), 1, dtype, COLUMNS)
+        return LowRank(left, np.array([value], dtype), right)
 
     @property
     def T(self) -> LowRank:  # noqa: N802 - the name numpy gives it

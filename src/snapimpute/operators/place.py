@@ -5,7 +5,8 @@ where the backend keeps them; arrays of rank by rank, and singular values, are
 always numpy's. A tall array of another place follows numpy's own protocol
 (``__array_ufunc__``, ``__array_function__``), so that formulas are written once,
 with numpy's names; its reductions give numpy's numbers and small arrays. What
-is compiled, or has to know where it runs, goes through its `place`.
+is compiled, or has to know where it runs, goes through its `place`. A place may
+keep arrays of one side, such as all that belong to columns, in numpy's memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from snapimpute.observations import Compressed, Observations
+from snapimpute.observations import Observations
 from snapimpute.types import Array, CellMap
 
 # Operators are built on places: their types are not known here.
@@ -41,6 +42,9 @@ class Need(NamedTuple):
 
 EXACT = Need()
 
+ROWS, COLUMNS, OBSERVED = 0, 1, 2
+"""Sides: an array has as many rows as the table, or as it has columns, or as there are observations."""
+
 
 class Place(ABC):
     """Another memory than numpy's, and the products there."""
@@ -53,12 +57,12 @@ class Place(ABC):
         return None
 
     @abstractmethod
-    def put(self, array: Any) -> Any:
-        """A copy of a numpy array there."""
+    def put(self, array: Any, side: int) -> Any:
+        """A copy of a numpy array there; of which ``side`` it is, `ROWS`, `COLUMNS` or `OBSERVED`."""
 
     @abstractmethod
-    def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array of zeros there."""
+    def full(self, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int) -> Array:
+        """An array of one value there."""
 
     @abstractmethod
     def observations(self, observations: Observations) -> Observations:
@@ -77,8 +81,12 @@ class Place(ABC):
         """Σ_k left[rows, k] right[cols, k]; numpy's if the indices are."""
 
     @abstractmethod
-    def lanes_product(self, lanes: Compressed, values: Array, block: Array) -> Array:
-        """Σ_p values[p] block[indices[p]] over the entries p of each lane."""
+    def sparse(self, observations: Observations, values: Array) -> MatrixOperator:
+        """The matrix with the given values on the observed cells and 0 elsewhere."""
+
+    def joined(self, operator: MatrixOperator) -> MatrixOperator:
+        """The same operator, made ready for several products."""
+        return operator
 
     @abstractmethod
     def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
@@ -104,13 +112,13 @@ def to_host(array: Any) -> Any:
     return array if place_of(array) is None else array.to_host()
 
 
-def put_beside(like: Any, array: Any) -> Any:
-    """A numpy array where another array lives."""
+def put_beside(like: Any, array: Any, side: int) -> Any:
+    """A numpy array where an operator, or another array, lives."""
     place = place_of(like)
-    return array if place is None else place.put(array)
+    return array if place is None else place.put(array, side)
 
 
-def zeros_beside(like: Any, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Zeros where another array lives."""
+def full_beside(like: Any, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int) -> Array:
+    """One value everywhere, where an operator, or another array, lives."""
     place = place_of(like)
-    return np.zeros(shape, dtype) if place is None else place.zeros(shape, dtype)
+    return np.full(shape, value, dtype) if place is None else place.full(shape, value, dtype, side)

@@ -25,7 +25,7 @@ import numpy as np
 
 from snapimpute.operators.base import MatrixOperator
 from snapimpute.operators.lowrank import LowRank
-from snapimpute.operators.place import put_beside, zeros_beside
+from snapimpute.operators.place import COLUMNS, ROWS, full_beside, place_of, put_beside
 from snapimpute.operators.tall import inner, times
 from snapimpute.types import Array
 
@@ -148,7 +148,7 @@ class _Search:
     """The bases of one call of `partial_svd`: AᵀQ = VB, and the Ritz triplets in them."""
 
     def __init__(self, operator: MatrixOperator, above: float | None, k: int, limit: int, at_least: int) -> None:
-        self.A = operator
+        self.A = operator if operator.place is None else operator.place.joined(operator)
         self.above = above
         self.k = k
         self.limit = limit
@@ -167,8 +167,8 @@ class _Search:
     def start(self, warm_start: Array | None, rng: np.random.Generator) -> None:
         """Take the image of the warm start, filled up with random vectors, as the first left basis."""
         m, n = self.A.shape
-        self.Q: Array = zeros_beside(self.A, (m, 0), self.dtype)
-        self.V: Array = zeros_beside(self.A, (n, 0), self.dtype)
+        self.Q: Array = full_beside(self.A, (m, 0), 0, self.dtype, ROWS)
+        self.V: Array = full_beside(self.A, (n, 0), 0, self.dtype, COLUMNS)
         self.B: Array = np.zeros((0, 0), self.dtype)
         warm = self.V if warm_start is None else warm_start[:, : self.side].astype(self.dtype, copy=False)
         missing = min(self.k + GUARD, self.side) - warm.shape[1]
@@ -185,7 +185,7 @@ class _Search:
 
     def _random(self, rng: np.random.Generator, count: int) -> Array:
         drawn = rng.standard_normal((self.A.shape[1], count)).astype(self.dtype, copy=False)
-        out: Array = put_beside(self.A, drawn)
+        out: Array = put_beside(self.A, drawn, COLUMNS)
         return out
 
     def extend(self, residuals: Array, small: float) -> None:
@@ -281,13 +281,15 @@ class _Search:
     def whole_space(self) -> PartialSVD:
         """A basis of the whole smaller side needs no iteration: one product and a full SVD."""
         m, n = self.A.shape
-        whole = put_beside(self.A, np.eye(min(m, n), dtype=self.dtype))
+        whole = put_beside(self.A, np.eye(min(m, n), dtype=self.dtype), COLUMNS if n <= m else ROWS)
         tall = self._matmat(whole) if n <= m else self._rmatmat(whole)
-        left, self.s, right = _full_svd(tall, 0.0 if self.at_least else self.above or 0.0)
+        long, self.s, short = _full_svd(tall, 0.0 if self.at_least else self.above or 0.0)
         self.kept = self.wanted()
         count = min(self.kept + GUARD, self.s.size)
-        left, right = left[:, :count], right[:, :count]
-        self.left, self.right = (left, right) if n <= m else (right, left)
+        long, short = long[:, :count], short[:, :count]
+        if place_of(short) is None:
+            short = put_beside(self.A, short, COLUMNS if n <= m else ROWS)
+        self.left, self.right = (long, short) if n <= m else (short, long)
         return self.result(0.0)
 
     # ------------------------------------------------------------ products

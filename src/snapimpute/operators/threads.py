@@ -25,11 +25,14 @@ T = TypeVar("T")
 Part = tuple[int, int]
 
 _lock = threading.Lock()
+_own = threading.local()
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def thread_count() -> int:
     """Threads to use: the environment variable SNAPIMPUTE_NUM_THREADS, else the cores this process may use."""
+    if getattr(_own, "single", False):
+        return 1
     asked = os.environ.get("SNAPIMPUTE_NUM_THREADS")
     if asked is None:
         affinity = getattr(os, "sched_getaffinity", None)
@@ -64,6 +67,18 @@ def run_parts(work: Callable[[int, int], T], parts: Sequence[Part], operations: 
     for job in jobs:
         job.result()
     return results
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Work of this thread is not spread any further inside the block, nor does BLAS do so."""
+    before = getattr(_own, "single", False)
+    _own.single = True
+    try:
+        with single_threaded_blas():
+            yield
+    finally:
+        _own.single = before
 
 
 @contextmanager

@@ -179,7 +179,7 @@ class Encoder:
         if kind in (np.ndarray, np.memmap):
             return self._array(value)
         if place_of(value) is not None and hasattr(value, "to_host"):
-            return ["elsewhere", self._array(value.to_host())]
+            return ["elsewhere", self._array(value.to_host()), value.side]
         if kind in self._names:
             return ["object", self._names[kind], [self.node(part) for part in self._contents(value)]]
         takes = "numbers, text, arrays, LowRank, containers of these"
@@ -238,7 +238,7 @@ class Decoder:
             return self._array(content, *rest)
         if kind == "elsewhere":
             array = self._array(*content[1:])
-            return array if self._place is None else self._place.put(array)
+            return array if self._place is None else self._place.put(array, *rest)
         if kind == "object":
             if content not in self._known:
                 raise ValueError(f"the class {content} is not one that such files hold")
