@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from snapimpute.observations import Observations
 from snapimpute.operators import ColumnGroups, LowRank, MatrixOperator, Sum, cell_sum, mapped
 from snapimpute.operators.base import ENTRIES
-from snapimpute.operators.place import COLUMNS, EXACT, Need, place_of, put_beside
+from snapimpute.operators.place import EXACT, Need, place_of, take_beside
 from snapimpute.operators.threads import cut, run_parts
 from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Line, Moments
 from snapimpute.types import Array, CellMap
@@ -63,8 +63,7 @@ class DiscreteTerm:
             raise ValueError(
                 f"{self.penalty.which.size} columns have a penalty, but the table has {self.observations.shape[1]}"
             )
-        cols = self.observations.cols
-        belongs = np.take(put_beside(cols, self.penalty.which, COLUMNS), cols)
+        belongs = take_beside(self.observations.cols, self.penalty.which)
         return [
             Part(penalty, cols, np.flatnonzero(belongs == self.penalty.which[cols[0]]))
             for penalty, cols in self.penalty.groups()

@@ -125,8 +125,9 @@ class Problem:
 
     def moved(self, place: Place) -> Problem:
         """Return the problem with all that is large in another place."""
+        observations = place.observations(self.observations)  # first: what else is moved goes beside them
         offsets = None if self.offsets is None else self.offsets.moved(place)
-        return replace(self, observations=place.observations(self.observations), offsets=offsets)
+        return replace(self, observations=observations, offsets=offsets)
 
     @property
     def is_discrete(self) -> bool:

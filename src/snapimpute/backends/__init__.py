@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from snapimpute.operators.place import Place
 
-BACKENDS = ("cpu", "torch", "torch:cpu", "torch:cuda")
+BACKENDS = ("cpu", "torch", "torch:cpu", "torch:cuda", "dask")
 """Names that `solve` takes; "torch:cuda:1" and the like name one of several devices."""
 
-INSTALL = 'pip install "snapimpute[gpu]"'
+INSTALL = {"torch": 'pip install "snapimpute[gpu]"', "dask": 'pip install "snapimpute[cluster]"'}
 
 
 def place_named(backend: str) -> Place | None:
@@ -27,12 +27,16 @@ def place_named(backend: str) -> Place | None:
     if backend == "cpu":
         return None
     kind, _, device = backend.partition(":")
-    if kind != "torch":
+    if kind != "torch" and backend != "dask":
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
     try:
+        if backend == "dask":
+            from snapimpute.backends.dask_place import dask_place
+
+            return dask_place()
         from snapimpute.backends.torch_place import torch_place
     except ModuleNotFoundError as err:
-        if err.name != "torch":
+        if err.name not in ("torch", "dask", "distributed"):
             raise
-        raise ImportError(f'backend="{backend}" needs torch, which is not installed: {INSTALL}') from None
+        raise ImportError(f'backend="{backend}" needs {err.name}, which is not installed: {INSTALL[kind]}') from None
     return torch_place(device or None)

@@ -223,7 +223,6 @@ def _zeros_like(x: TorchArray) -> TorchArray:
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.hstack: _side_by_side,
-    np.take: lambda x, index: x[index],
     np.zeros_like: _zeros_like,
     np.empty_like: _zeros_like,
     np.sum: lambda x, axis=None, dtype=None: x.sum(axis, dtype),

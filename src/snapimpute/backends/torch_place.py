@@ -178,6 +178,10 @@ class TorchPlace(Place):
         )
         return self.array(sparse @ right)
 
+    def take(self, table: Any, index: Any) -> Any:
+        """table[index] of an array of numpy and indices that live there."""
+        return self.put(table)[index]
+
     # ---------------------------------------------------------------- maps of all cells
     def apply(self, kernel: str, x: Array, *arguments: Any) -> None:
         """Apply a map by the name of its kernel, in place."""

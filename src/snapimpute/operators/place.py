@@ -12,6 +12,7 @@ keep arrays of one side, such as all that belong to columns, in numpy's memory.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -56,6 +57,10 @@ class Place(ABC):
         """Bytes that are free there; None where nobody knows, or where it is that of this machine."""
         return None
 
+    def guarded(self, work: Callable[[], Any]) -> Any:
+        """work(), one iteration of a solver say; a place that may lose something meanwhile makes up for it."""
+        return work()
+
     @abstractmethod
     def put(self, array: Any, side: int) -> Any:
         """A copy of a numpy array there; of which ``side`` it is, `ROWS`, `COLUMNS` or `OBSERVED`."""
@@ -97,6 +102,10 @@ class Place(ABC):
         """Σ f(X_ij) over all cells as a sample knows it, and its standard error."""
 
     @abstractmethod
+    def take(self, table: Any, index: Any) -> Any:
+        """table[index] of an array of numpy and indices that live there."""
+
+    @abstractmethod
     def apply(self, kernel: str, x: Array, *arguments: Any) -> None:
         """Apply a compiled map of one real variable, known by the name of its kernel, in place."""
 
@@ -116,6 +125,12 @@ def put_beside(like: Any, array: Any, side: int) -> Any:
     """A numpy array where an operator, or another array, lives."""
     place = place_of(like)
     return array if place is None else place.put(array, side)
+
+
+def take_beside(index: Any, table: Any) -> Any:
+    """table[index], where the indices live."""
+    place = place_of(index)
+    return table[index] if place is None else place.take(table, index)
 
 
 def full_beside(like: Any, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int) -> Array:

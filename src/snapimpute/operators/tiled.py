@@ -295,24 +295,33 @@ def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> t
     place = place_of(factors.U)
     if place is not None:
         return place.cell_sum(factors, cell_map, sample)
-    tiles = _Tiles(factors, cell_map, factors.dtype, sample)
-    weight = tiles.band_weight
+    if sample is None:
+        return math.fsum(float(sums.sum()) for sums in band_sums(factors, cell_map, None)), 0.0
+    return estimate(band_sums(factors, cell_map, sample), sample.draw(factors.shape), factors.shape[1])
 
-    def work(band: int, _: int) -> tuple[float, float]:
+
+def band_sums(factors: LowRank, cell_map: CellMap, sample: Any) -> list[Array]:
+    """Σ f(X_ij) over the rows of each band, column by column; for bands of all columns tile by tile."""
+    tiles = _Tiles(factors, cell_map, factors.dtype, sample)
+
+    def work(band: int, _: int) -> Array:
         first, last = tiles.windows[band]
-        share = (last - first) / factors.shape[1]
-        if share == 1:
-            return math.fsum(float(tile.sum(dtype=np.float64)) for tile, _, _ in tiles.of_band(band)), 0.0
-        # The columns are what was drawn.
-        sums = np.concatenate([tile.sum(axis=0, dtype=np.float64) for tile, _, _ in tiles.of_band(band)])
-        return float(sums.sum()), _spread(sums) * (1 - share)
+        if last - first == factors.shape[1]:
+            return np.array([float(tile.sum(dtype=np.float64)) for tile, _, _ in tiles.of_band(band)])
+        return np.concatenate([tile.sum(axis=0, dtype=np.float64) for tile, _, _ in tiles.of_band(band)])
 
     with single_threaded_blas():
-        parts = run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0) / SPEED)
-    totals = np.array([total for total, _ in parts])
-    variance = math.fsum(spread for _, spread in parts)
-    if weight > 1:  # the bands were drawn too
-        variance += (1 - 1 / weight) * _spread(totals)
+        return run_parts(work, cut(len(tiles.bands), 1), tiles.operations(0) / SPEED)
+
+
+def estimate(sums: list[Array], drawn: Draw, columns: int) -> tuple[float, float]:
+    """The sum over all cells that `band_sums` of a sample lead to, and its standard error."""
+    totals = np.array([float(one.sum()) for one in sums])
+    shares = [(last - first) / columns for first, last in drawn.windows]
+    # The columns are what was drawn.
+    variance = math.fsum(_spread(one) * (1 - share) for one, share in zip(sums, shares, strict=True) if share < 1)
+    if drawn.band_weight > 1:  # the bands were drawn too
+        variance += (1 - 1 / drawn.band_weight) * _spread(totals)
     return math.fsum(totals), math.sqrt(variance)
 
 

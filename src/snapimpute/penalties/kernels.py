@@ -41,6 +41,13 @@ class Bound:
         """In place."""
         run(self.kernel, x, *self._typed[x.dtype])
 
+    def __reduce__(self) -> Any:
+        return _bound, (self.kernel.__name__, self.arguments)  # a compiled function would travel with its text
+
+
+def _bound(name: str, arguments: tuple[Any, ...]) -> Bound:
+    return Bound(globals()[name], *arguments)
+
 
 @dataclass(frozen=True)
 class Envelope:

@@ -15,6 +15,7 @@ import numpy as np
 from snapimpute.backends import place_named
 from snapimpute.losses import Squares
 from snapimpute.operators import LowRank
+from snapimpute.operators.place import place_of
 from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.problem import Problem
 from snapimpute.sampling import Sampler
@@ -90,9 +91,10 @@ def solve(
         and doubt, its objective is an estimate with the standard error doubt, and
         its certificate is that of the estimated gradient, whose noise it does not count.
         "auto" takes a sample above 2²⁸ cells, if the solver can work with one.
-    backend : {"cpu", "torch", "torch:cpu", "torch:cuda"}
+    backend : {"cpu", "torch", "torch:cpu", "torch:cuda", "dask"}
         Where the solver computes: numpy and compiled code here, or torch, on a
-        GPU if there is one or the device that is named. Data are moved there
+        GPU if there is one or the device that is named, or the workers of the
+        `distributed.Client` that was made last. Data are moved there
         once and the result back; ``result.settings["backend"]`` says where it was.
     dtype : {"float64", "float32"}
         Precision of all arrays of the solver, and of the result.
@@ -283,9 +285,13 @@ class _Run:
     def _timed(self, work: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.perf_counter()
         with single_threaded_blas(), _quiet_overflow():
-            out = work(self.problem, *arguments, self.context)
+            out = self._guarded(lambda: work(self.problem, *arguments, self.context))
         self.seconds += time.perf_counter() - begin
         return out
+
+    def _guarded(self, work: Callable[[], Any]) -> Any:
+        place = place_of(self.problem.observations.values)
+        return work() if place is None else place.guarded(work)
 
     def _record(self, state: State, *, last: bool) -> bool:
         """Append a row to the history; whether the callback asks to stop."""
@@ -314,7 +320,7 @@ class _Run:
 
     def _evaluate(self, state: State, row: dict[str, Any]) -> None:
         with _quiet_overflow():
-            terms = self.solver.terms(self.problem, state)
+            terms = self._guarded(lambda: self.solver.terms(self.problem, state))
         if not np.isfinite(terms.objective):
             raise FloatingPointError("the objective is not finite")
         row |= {"objective": terms.objective, "fit": terms.fit}

@@ -1,0 +1,238 @@
+"""A cluster: the rows of the table in blocks on the workers of a Dask scheduler, all else here.
+
+Beside its observations each worker holds its blocks of the row factor; the
+column factor and all small arrays stay with the driver and are sent out as they
+are needed. Products with a transposed matrix come back as a sum over the blocks,
+added up in a tree. What the blocks are made of, and what is done to them, is
+numpy's and the compiled code's, the same as on one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import numpy as np
+from distributed import Client, get_client
+from numpy.typing import DTypeLike
+
+from snapimpute.backends import block_operators as local
+from snapimpute.backends.block_operators import BlockMapped, BlockOperator, Within
+from snapimpute.backends.blocks import Blocks, Written
+from snapimpute.backends.expressions import Call, Given, PerBlock, sources
+from snapimpute.backends.tasks import Tasks
+from snapimpute.observations import Observations
+from snapimpute.operators import ColumnGroups, LowRank, MatrixOperator, Sample, Scaled, Sum, cell_sum
+from snapimpute.operators.place import COLUMNS, OBSERVED, ROWS, Need, Place, place_of
+from snapimpute.operators.tiled import estimate, single_error
+from snapimpute.types import Array, CellMap
+
+
+class Cut:
+    """The blocks: rows from ``borders[i]`` to ``borders[i + 1]`` with so many observations each."""
+
+    def __init__(self, borders: Iterable[int], observed: Iterable[int]) -> None:
+        self.borders, self.observed = tuple(map(int, borders)), tuple(map(int, observed))
+        self.rows = tuple(int(n) for n in np.diff(self.borders))
+
+    def lengths(self, side: int) -> tuple[int, ...]:
+        """Rows, or observations, of each block."""
+        return self.rows if side == ROWS else self.observed
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def dask_place() -> DaskPlace:
+    """The workers of the client that was made last."""
+    try:
+        client = get_client()
+    except ValueError:
+        raise RuntimeError(
+            'backend="dask" needs a cluster: connect to one first, with distributed.Client("tcp://..."), or start '
+            "one on this machine with distributed.Client()"
+        ) from None
+    return DaskPlace(client)
+
+
+class DaskPlace(Tasks, Place):
+    """The workers of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    """
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.name = f"dask on {client.scheduler.address}"
+        self._cut: Cut | None = None
+
+    @property
+    def cut(self) -> Cut:
+        """The blocks of the observations that were given last."""
+        if self._cut is None:
+            raise RuntimeError("no observations are on the cluster yet")
+        return self._cut
+
+    @cut.setter
+    def cut(self, cut: Cut) -> None:
+        self._cut, self.count = cut, len(cut)
+
+    # ---------------------------------------------------------------- moving
+    def put(self, array: Any, side: int = ROWS) -> Any:
+        """A copy of a numpy array in blocks; one that belongs to columns stays here."""
+        if side == COLUMNS:
+            return array
+        lengths = self.cut.lengths(side)
+        parts = np.split(np.asarray(array), np.cumsum(lengths)[:-1])
+        written = self.written(None, keep=True, held=self.client.scatter(parts, hash=False))
+        return Blocks(self, written, lengths, np.asarray(array)[:0], side)
+
+    def full(self, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int) -> Array:
+        """An array of one value, in blocks or here."""
+        if side == COLUMNS:
+            return np.full(shape, value, dtype)
+        lengths = self.cut.lengths(side)
+        tree = Call(local.full, PerBlock(lengths), shape[1], value, np.dtype(dtype))
+        return cast(Array, Blocks(self, Written(tree), lengths, np.empty((0, shape[1]), dtype), side))
+
+    def per_block(self, values: Iterable[Any]) -> PerBlock:
+        """A tree that is another small value for each block."""
+        return PerBlock(tuple(values))
+
+    def observations(self, observations: Observations) -> Observations:
+        """The same observations in blocks of rows, with about as many in each."""
+        if place_of(observations.values) is self:
+            return observations
+        self.cut = cut = balanced(observations, self._blocks())
+
+        def load(block: int) -> Any:
+            return self.client.scatter(_piece(observations, *cut.borders[block : block + 2]), hash=False)
+
+        return self.as_observations(load, observations.shape, observations.values.dtype)
+
+    def _blocks(self) -> int:
+        return max(sum(int(one["nthreads"]) for one in self.workers().values()), 1)
+
+    def as_observations(self, load: Callable[[int], Any], shape: tuple[int, int], dtype: DTypeLike) -> Observations:
+        """Observations of which the workers have the blocks; ``load`` brings one there, now and if it was lost."""
+        written = self.root(load)
+        lengths = self.cut.observed
+
+        def field(name: str, kind: DTypeLike) -> Any:
+            return Blocks(self, Written(Call(getattr, Given(written), name)), lengths, np.empty(0, kind), OBSERVED)
+
+        return Observations(field("rows", np.int32), field("cols", np.int32), field("values", dtype), shape)
+
+    # ---------------------------------------------------------------- products
+    def times(self, tall: Array, small: Array) -> Array:
+        """tall·small."""
+        blocks = cast(Blocks, tall)
+        return cast(Array, blocks.then(np.matmul, small.astype(tall.dtype, copy=False), keep=True))
+
+    def inner(self, tall: Array, other: Array) -> Array:
+        """tallᵀ·other, an array of numpy."""
+        found: Array = self.total(local.inner, tall, other)
+        return found
+
+    def sampled_product(self, left: Array, right: Array, rows: Any, cols: Any) -> Array:
+        """Σ_k left[rows, k] right[cols, k]; numpy's if the indices are."""
+        if isinstance(rows, Blocks):
+            tree = self.tree(local.entries, left, self.shared(right), rows, cols)
+            written = self.written(tree, keep=True)
+            return cast(Array, Blocks(self, written, rows.lengths, np.empty(0, left.dtype), OBSERVED))
+        r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
+        flat, borders = r.reshape(-1), np.asarray(self.cut.borders)
+        order = np.argsort(flat, kind="stable")
+        ends = np.searchsorted(flat[order], borders[1:-1])
+        places = np.split(order, ends)
+        within = self.per_block(flat[p] - start for p, start in zip(places, borders, strict=False))
+        across = self.per_block(c.reshape(-1)[p] for p in places)
+        parts = self.each(local.entries, left, self.shared(right), within, across)
+        out = np.empty(flat.size, left.dtype)
+        for where, part in zip(places, parts, strict=True):
+            out[where] = part
+        return out.reshape(r.shape)
+
+    def take(self, table: Any, index: Any) -> Any:
+        """table[index] of an array of numpy and indices in blocks."""
+        tree = self.tree(np.take, self.shared(table), index)
+        return Blocks(self, Written(tree), index.lengths, np.empty(0, table.dtype), index.side)
+
+    def sparse(self, observations: Observations, values: Array) -> MatrixOperator:
+        """The matrix with the given values on the observed cells and 0 elsewhere."""
+        there: Any = observations.rows
+        held = next(sources(there.as_tree()))
+        tree = Call(local.sparse_of, Given(held), values.as_tree())  # type: ignore[attr-defined]
+        return BlockOperator(self, tree, observations.shape, values.dtype)
+
+    def joined(self, operator: MatrixOperator) -> MatrixOperator:
+        """One operator of each block for all terms, made once for several products."""
+        return BlockOperator(self, self._operator_tree(operator), operator.shape, operator.dtype, operator.error)
+
+    def _operator_tree(self, operator: Any) -> Any:
+        if isinstance(operator, BlockOperator | BlockMapped):
+            return operator.tree
+        if isinstance(operator, LowRank):
+            left: Any = operator.U
+            return Call(LowRank, left.as_tree(), operator.s, self.shared(operator.V))
+        if isinstance(operator, Sum):
+            return Call(Sum, tuple(self._operator_tree(term) for term in operator.terms))
+        if isinstance(operator, Scaled):
+            return Call(Scaled, operator.factor, self._operator_tree(operator.operator))
+        if isinstance(operator, ColumnGroups):
+            groups = tuple(self._operator_tree(one) for one in operator.operators)
+            return Call(local.column_groups, groups, PerBlock((operator.cols,) * len(self.cut)))
+        raise TypeError(f"a {type(operator).__name__} cannot be cut into blocks")
+
+    # ---------------------------------------------------------------- maps of all cells
+    def apply(self, kernel: str, x: Array, *arguments: Any) -> None:
+        """Apply a map by the name of its kernel, in place."""
+        blocks: Any = x
+        blocks.become(blocks.then(local.applied, kernel, *arguments, meta=blocks.meta))
+
+    def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
+        """f(X) as an operator, by tiles of each block."""
+        error = single_error(factors, need)
+        kind = np.dtype(np.float32) if error or sample is not None else factors.dtype
+        return BlockMapped(self, factors, self._mapped_tree(factors, cell_map, kind, sample, error), error)
+
+    def _mapped_tree(
+        self, factors: LowRank, cell_map: CellMap, kind: np.dtype[Any], sample: Sample | None, error: float
+    ) -> Any:
+        drawn = None if sample is None else self._within(sample, factors.shape)
+        return Call(local.mapped_of, self._operator_tree(factors), cell_map, kind, drawn, error)
+
+    def _within(self, sample: Sample, shape: tuple[int, int]) -> PerBlock:
+        starts = self.cut.borders[:-1]
+        return PerBlock(
+            tuple(Within(sample, shape, start, rows) for start, rows in zip(starts, self.cut.rows, strict=True))
+        )
+
+    def cell_sum(self, factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
+        """Σ f(X_ij) over all cells as a sample knows it, and its standard error."""
+        tree = self._operator_tree(factors)
+        if sample is None:
+            return float(self.total(cell_sum, tree, cell_map)), 0.0
+        sums = self.total(local.sums_of_bands, tree, cell_map, self._within(sample, factors.shape))
+        return estimate(list(sums), sample.draw(factors.shape), factors.shape[1])
+
+
+# ---------------------------------------------------------------- blocks
+def balanced(observations: Observations, blocks: int) -> Cut:
+    """Blocks of whole rows with about as many observations in each."""
+    m = observations.shape[0]
+    pointers = observations.by_row.indptr
+    # A row costs something too: as much as an observation.
+    load = pointers + np.arange(m + 1)
+    wanted = load[-1] * np.arange(1, blocks) / blocks
+    borders = np.unique([0, *np.searchsorted(load, wanted), m])
+    return Cut(borders, np.diff(pointers[borders]))
+
+
+def _piece(observations: Observations, start: int, stop: int) -> Observations:
+    pointers = observations.by_row.indptr
+    part = slice(pointers[start], pointers[stop])
+    rows, cols = observations.rows[part] - np.int32(start), observations.cols[part]
+    return Observations(rows, cols.copy(), observations.values[part].copy(), (stop - start, observations.shape[1]))

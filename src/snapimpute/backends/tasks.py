@@ -1,0 +1,253 @@
+"""Work on the blocks of a table, handed to the workers of a Dask scheduler, and what makes up for their death.
+
+Nothing is lost with a worker: after each iteration its blocks are there twice,
+on different workers, and the scheduler may forget how they came to be; the
+observations are read again. What was lost in the middle of an iteration is
+computed again from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from typing import Any
+
+import numpy as np
+from distributed import Client, KilledWorker, Variable, get_client, wait
+from distributed.comm import CommClosedError
+
+from snapimpute.backends.block_operators import entries
+from snapimpute.backends.blocks import Blocks, Written
+from snapimpute.backends.expressions import Call, Given, evaluated, numbered, sources
+from snapimpute.types import Array
+
+BRANCHES = 8
+"""How many blocks are added up in one task."""
+
+SMALL = 1 << 16
+"""Bytes up to which an array is sent along with what is done with it."""
+
+REMEMBERED = 6
+"""Arrays that were sent out last are not sent again."""
+
+ATTEMPTS = 4
+"""How often workers may die in one iteration."""
+
+PATIENCE = 120.0
+"""Seconds to wait for a worker when there is none."""
+
+LOST = (CancelledError, KilledWorker, CommClosedError)
+"""What it is called when a worker took something with it."""
+
+
+class Shared:
+    """An array of this side that all workers have, or will have."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.future = array, None
+
+
+class Tasks:
+    """All that is asked of the workers of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.count = 0
+        """Of the blocks."""
+        self._sent: OrderedDict[bytes, Shared] = OrderedDict()
+        self._shared: weakref.WeakSet[Shared] = weakref.WeakSet()
+        self._live: weakref.WeakSet[Written] = weakref.WeakSet()
+        self._roots: weakref.WeakKeyDictionary[Written, Callable[[int], Any]] = weakref.WeakKeyDictionary()
+
+    def workers(self) -> dict[str, Any]:
+        """The workers there are now, by their addresses."""
+        found: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+        return found
+
+    def written(self, tree: Any, *, keep: bool = False, held: list[Any] | None = None) -> Written:
+        """What blocks are, noted down such that it is not lost with a worker."""
+        out = Written(tree, keep=keep)
+        out.held = held
+        if keep or held is not None:
+            self._live.add(out)
+        return out
+
+    def root(self, load: Callable[[int], Any]) -> Written:
+        """Blocks that ``load`` brings to a worker, now and whenever they were lost."""
+        out = self.written(None, keep=True, held=[load(block) for block in range(self.count)])
+        self._roots[out] = load
+        return out
+
+    def shared(self, array: Array) -> Any:
+        """A tree for an array of this side, which all workers get; small ones go with the task."""
+        if array.nbytes <= SMALL:
+            return array
+        packed = np.ascontiguousarray(array)
+        shape = f"{packed.shape}{packed.dtype}".encode()
+        key = hashlib.blake2b(packed.data, digest_size=16, key=shape[:64]).digest()
+        if key not in self._sent:
+            self._sent[key] = Shared(packed)
+            self._shared.add(self._sent[key])
+        self._sent.move_to_end(key)
+        while len(self._sent) > REMEMBERED:
+            self._sent.popitem(last=False)
+        return Given(self._sent[key])
+
+    # ---------------------------------------------------------------- tasks
+    def _computed(self, tree: Any) -> list[Any]:
+        """Futures of the tree for every block; what it is made of and is to be kept is computed before."""
+        wanted = list(dict.fromkeys(sources(tree)))
+        numbers = {id(source): number for number, source in enumerate(wanted)}
+        given = [self._futures(source) for source in wanted]
+        template = numbered(tree, numbers, {})
+        futures: list[Any] = self.client.map(
+            evaluated, range(self.count), *given, tree=template, pure=False, batch_size=None
+        )
+        return futures
+
+    def _futures(self, source: Any) -> list[Any]:
+        if isinstance(source, Shared):
+            if source.future is None:
+                source.future = self.client.scatter(source.array, broadcast=True, hash=False)
+            return [source.future] * self.count
+        if source.held is None:
+            source.held = self._computed(source.tree)
+        return list(source.held)
+
+    def tree(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(arguments) as a tree."""
+        return Call(function, *(one.as_tree() if isinstance(one, Blocks) else one for one in arguments))
+
+    def each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """function(arguments) of each block, here."""
+        return self._here(self._computed(self.tree(function, *arguments)))
+
+    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(arguments) of each block, added up in a tree."""
+        parts = self._computed(self.tree(function, *arguments))
+        while len(parts) > 1:
+            groups = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
+            parts = self.client.map(_added, groups, pure=False)
+        return self._here(parts)[0]
+
+    def _here(self, futures: list[Any]) -> list[Any]:
+        found: list[Any] = self.client.gather(futures)
+        return found
+
+    # ---------------------------------------------------------------- faults
+    def guarded(self, work: Callable[[], Any]) -> Any:
+        """work(), again if a worker died meanwhile; what it leaves outlives the death of another."""
+        for attempt in range(ATTEMPTS):
+            try:
+                out = work()
+                self._secure()
+            except LOST as err:
+                if attempt + 1 == ATTEMPTS:
+                    raise ConnectionError(
+                        f"workers of the cluster died {ATTEMPTS} times in one iteration, which hints at too little "
+                        "memory: see their logs, use more or smaller blocks, and resume from the checkpoint"
+                    ) from err
+            else:
+                return out
+            self._recover()
+        raise AssertionError
+
+    def _secure(self) -> None:
+        """Have all that is left of an iteration twice, and forget how it was computed."""
+        for one in list(self._live):
+            if one.held is None:
+                one.held = self._computed(one.tree)
+        others = sorted(self.workers())
+        several = len(others) > 1
+        open_ones = [one for one in self._live if one.spare is None and not self._again(one)]
+        fresh = [one for one in open_ones if several or one.tree is not None]
+        futures = [future for one in fresh for future in one.held or []]
+        if not futures:
+            return
+        wait(futures)
+        if self._lost(futures):
+            raise CancelledError
+        homes = [self.client.who_has(futures)[future.key][0] for future in futures]
+        after = dict(zip(others, others[1:] + others[:1], strict=True))
+        held = iter(self._placed(futures, homes))
+        spare = iter(self._placed(futures, [after.get(home, others[0]) for home in homes]) if several else [])
+        for one in fresh:
+            count = len(one.held or [])
+            one.held, one.tree = [next(held) for _ in range(count)], None
+            one.spare = [next(spare) for _ in range(count)] if several else None
+
+    def _again(self, one: Written) -> bool:
+        """Whether it is computed, or read, again where it is lost: observations, and what is known at them."""
+        return one in self._roots or (isinstance(one.tree, Call) and one.tree.function is entries)
+
+    def _placed(self, futures: list[Any], workers: list[str]) -> list[Any]:
+        """The values on the given workers, as something given: nobody has to know how it was computed."""
+        names = [f"snapimpute-{uuid.uuid4().hex}" for _ in futures]
+        tasks = [
+            self.client.submit(_handed_over, future, name, workers=[worker], pure=False)
+            for future, name, worker in zip(futures, names, workers, strict=True)
+        ]
+        self.client.gather(tasks)
+        out = []
+        for name in names:
+            variable = Variable(name, self.client)
+            out.append(variable.get())
+            variable.delete()
+        return out
+
+    def _recover(self) -> None:
+        """Replace what was lost with a worker."""
+        try:
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+        except (OSError, RuntimeError) as err:
+            raise ConnectionError(
+                f"the cluster at {self.client.scheduler.address} does not answer any more, or has had no worker for "
+                f"{PATIENCE:.0f} seconds: start one, and resume from the checkpoint"
+            ) from err
+        for array in self._shared:
+            array.future = None
+        for one in sorted(self._live, key=lambda one: not (one in self._roots or one.spare is not None)):
+            if one.held is None:
+                continue
+            lost = self._lost(one.held)
+            if one in self._roots:
+                for block in lost:
+                    one.held[block] = self._roots[one](block)
+            elif one.spare is not None:
+                if lost & self._lost(one.spare):
+                    raise ConnectionError(
+                        "several workers of the cluster died at the same time, and what they had is lost: "
+                        "resume from the checkpoint"
+                    )
+                if lost or self._lost(one.spare):
+                    one.held = [one.spare[i] if i in lost else future for i, future in enumerate(one.held)]
+                    one.spare = None
+            elif lost:
+                one.held = None  # computed again where it is still wanted
+
+    def _lost(self, futures: list[Any]) -> set[int]:
+        known = {i: future for i, future in enumerate(futures) if future.status == "finished"}
+        there = self.client.who_has(list(known.values())) if known else {}
+        return {i for i in range(len(futures)) if i not in known or not there.get(known[i].key)}
+
+
+def _added(parts: list[Any]) -> Any:
+    first, *more = parts
+    total = first.copy() if isinstance(first, np.ndarray) else first
+    for part in more:
+        total = total + part
+    return total
+
+
+def _handed_over(value: Any, name: str) -> None:
+    client = get_client()
+    Variable(name, client).set(client.scatter(value, hash=False))

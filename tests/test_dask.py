@@ -1,0 +1,282 @@
+"""A cluster gives what one machine gives, whatever the blocks, and outlives its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import snapimpute as si
+from snapimpute.operators import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
+from snapimpute.operators.place import COLUMNS, OBSERVED, ROWS
+from snapimpute.solvers.proximal import Proximal
+from snapimpute.solvers.registry import SOLVERS
+
+distributed = pytest.importorskip("distributed", reason="dask's scheduler is not installed")
+from snapimpute.backends import dask_place, place_named  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+
+PROXIMAL = [name for name, solver in SOLVERS.items() if issubclass(solver, Proximal)]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    options = {"n_workers": 2, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def place(client: Any) -> Any:
+    return place_named("dask")
+
+
+def data(shape: tuple[int, int] = (60, 40), observed: float = 0.4) -> si.Observations:
+    return si.datasets.low_rank_alphabet(shape, 3, "1:5", observed=observed, random_state=0).observations
+
+
+def low_rank(shape: tuple[int, int], rank: int = 4, dtype: Any = np.float64) -> LowRank:
+    rng = np.random.default_rng(3)
+    parts = rng.standard_normal((shape[0], rank)), rng.uniform(0.5, 2, rank), rng.standard_normal((shape[1], rank))
+    return LowRank(*(part.astype(dtype) for part in parts))
+
+
+# ---------------------------------------------------------------- arrays
+def test_arithmetic_is_numpys(place: Any) -> None:
+    place.observations(data((11, 5)))
+    a, b = np.arange(33.0).reshape(11, 3) - 5, np.linspace(0.5, 2, 3)
+    A = place.put(a, ROWS)
+    pairs = [
+        (A + b, a + b),
+        (b * A, b * a),
+        (A / b, a / b),
+        (2 - A, 2 - a),
+        (-A, -a),
+        (A**2, a**2),
+        (A @ np.eye(3)[:, :2], a[:, :2]),
+        (np.hstack([A, A]), np.hstack([a, a])),
+        (A[:, 1:], a[:, 1:]),
+        (A[:, np.array([True, False, True])], a[:, [0, 2]]),
+        (np.zeros_like(A), np.zeros_like(a)),
+        (A.astype(np.float32), a.astype(np.float32)),
+        (np.float32(2) * A.astype(np.float32), np.float32(2) * a.astype(np.float32)),
+        (place.full((11, 2), 3.0, np.float32, ROWS), np.full((11, 2), 3.0, np.float32)),
+    ]
+    for ours, theirs in pairs:
+        assert ours.dtype == theirs.dtype
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours.to_host(), theirs, rtol=1e-15)
+    before, kept = A + 1, A.copy()
+    A *= 2.0
+    np.testing.assert_array_equal(before.to_host(), a + 1)
+    np.testing.assert_array_equal(kept.to_host(), a)
+    np.testing.assert_array_equal(A.to_host(), 2 * a)
+    assert (A.size, A.ndim, A.nbytes, len(A)) == (a.size, a.ndim, a.nbytes, len(a))
+
+
+def test_reductions_are_numpys_own_numbers(place: Any) -> None:
+    place.observations(data((50, 7)))
+    a = np.random.default_rng(0).standard_normal((50, 3))
+    A = place.put(a, ROWS)
+    for ours, theirs in [
+        (A.sum(), a.sum()),
+        (np.sum(A, dtype=np.float64), a.sum()),
+        (A.sum(axis=0), a.sum(axis=0)),
+        (np.linalg.norm(A), np.linalg.norm(a)),
+        (np.linalg.norm(A, 1), np.linalg.norm(a, 1)),
+        (np.linalg.norm(A, np.inf), np.linalg.norm(a, np.inf)),
+        (np.linalg.norm(A, axis=0), np.linalg.norm(a, axis=0)),
+        (A.T @ A, a.T @ a),
+        (A[:, 0] @ A[:, 1], a[:, 0] @ a[:, 1]),
+    ]:
+        assert not hasattr(ours, "place")
+        np.testing.assert_allclose(ours, theirs, rtol=1e-13)
+    assert np.isfinite(A).all()
+    assert not np.isfinite(A / place.full((50, 3), 0, np.float64, ROWS)).all()
+
+
+def test_nothing_comes_back_unasked(place: Any) -> None:
+    place.observations(data((11, 5)))
+    A = place.put(np.ones((11, 2)), ROWS)
+    with pytest.raises(TypeError, match=r"not moved to numpy's memory unasked: use to_host"):
+        np.asarray(A)
+    with pytest.raises(TypeError, match="no implementation"):
+        np.median(A)
+    with pytest.raises(TypeError, match="rows of an array in blocks cannot be cut out"):
+        A[2:5]
+    assert "blocks on dask" in repr(A)
+
+
+@pytest.mark.parametrize("rows", [40, 9])
+def test_decompositions(place: Any, rows: int) -> None:
+    """Also where blocks have fewer rows than columns."""
+    place.observations(data((rows, 7)))
+    a = np.random.default_rng(0).standard_normal((rows, 6))
+    A = place.put(a, ROWS)
+    Q, R = np.linalg.qr(A)
+    np.testing.assert_allclose(Q.to_host() @ R, a, atol=1e-12)
+    np.testing.assert_allclose(Q.to_host().T @ Q.to_host(), np.eye(6), atol=1e-12)
+    U, s, Vt = np.linalg.svd(A, full_matrices=False)
+    np.testing.assert_allclose((U.to_host() * s) @ Vt, a, atol=1e-12)
+
+
+# ---------------------------------------------------------------- operators
+def test_products_are_numpys(place: Any) -> None:
+    known = data()
+    there = place.observations(known)
+    x, rng = low_rank(known.shape), np.random.default_rng(1)
+    y = x.moved(place)
+    B, C = rng.standard_normal((40, 3)), rng.standard_normal((60, 3))
+    here_op, there_op = Sparse(known), sparse(there, there.values)
+    on_blocks = place.put(C, ROWS)
+    for ours, theirs in [
+        (there_op.matmat(B).to_host(), here_op.matmat(B)),
+        (there_op.rmatmat(on_blocks), here_op.rmatmat(C)),
+        (y.matmat(B).to_host(), x.matmat(B)),
+        (y.rmatmat(on_blocks), x.rmatmat(C)),
+        (y.entries(there.rows, there.cols).to_host(), x.entries(known.rows, known.cols)),
+        (y.entries([[50, 2], [2, 59]], [[1, 1], [3, 0]]), x.entries([[50, 2], [2, 59]], [[1, 1], [3, 0]])),
+        (y.norm(), x.norm()),
+    ]:
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("fraction", [1, 2, 12])
+def test_maps_and_samples_are_those_of_one_machine(place: Any, fraction: int) -> None:
+    """The same cells are drawn, whatever blocks they are in."""
+    shape = (1300, 300)
+    place.observations(data(shape, observed=0.02))
+    x, penalty = low_rank(shape), si.L1("1:5", xi=0.1)
+    rest = penalty.compiled_remainder(1.0)
+    assert rest is not None
+    sample = Sample.of(shape, fraction, (1, 2)) if fraction > 1 else None
+    here, there = mapped(x, rest, sample=sample), mapped(x.moved(place), rest, sample=sample)
+    rng = np.random.default_rng(1)
+    B, C = rng.standard_normal((shape[1], 3)), rng.standard_normal((shape[0], 2))
+    on_blocks = place.put(C, ROWS)
+    forward, backward = there.both(B, on_blocks)
+    pairs = [
+        (there.matmat(B).to_host(), here.matmat(B)),
+        (there.rmatmat(on_blocks), here.rmatmat(C)),
+        (forward.to_host(), here.matmat(B)),
+        (backward, here.rmatmat(C)),
+    ]
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4 if sample else 1e-10, atol=1e-4 if sample else 1e-10)
+    cost = penalty.compiled_envelope(1.0)
+    np.testing.assert_allclose(sampled_sum(x.moved(place), cost, sample), sampled_sum(x, cost, sample), rtol=1e-9)
+    assert cell_sum(x.moved(place), cost) == pytest.approx(cell_sum(x, cost), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(60, 40), (30, 45)])
+def test_partial_svd(place: Any, shape: tuple[int, int]) -> None:
+    known = data(shape)
+    there = place.observations(known)
+    x = low_rank(shape)
+    here = partial_svd(x + Sparse(known), 5, tol=1e-9)
+    found = partial_svd(x.moved(place) + sparse(there, there.values), 5, tol=1e-9)
+    np.testing.assert_allclose(found.x.s, here.x.s, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- solvers
+def equal(problem: si.Problem, solver: str, *, rel: float = 1e-8, **options: Any) -> None:
+    here, there = (si.solve(problem, solver, tol=0, backend=backend, **options) for backend in ("cpu", "dask"))
+    np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=rel)
+    np.testing.assert_allclose(there.x.to_dense(), here.x.to_dense(), atol=100 * rel)
+    assert there.settings["backend"].startswith("dask on ")
+
+
+@pytest.mark.parametrize("solver", PROXIMAL)
+def test_solvers(client: Any, solver: str) -> None:
+    spectral = si.LogSum(40.0, 20.0) if solver == "niapg" else si.Nuclear(2.0)
+    equal(si.Problem(data(), spectral, si.L1("1:5", xi=0.05)), solver, max_iter=4)
+
+
+@pytest.mark.parametrize("kind", ["none", "L0", "fractional", "L2", "columns", "offsets", "ridge"])
+def test_problems(client: Any, kind: str) -> None:
+    known = data()
+    discrete: Any = {
+        "none": None,
+        "L0": si.L0("1:5", xi=0.02),
+        "fractional": si.FractionalL0("1:5", xi=0.02, alpha=0.05),
+        "L2": si.L2("1:5", xi=0.5),
+        "columns": si.ByColumn([si.L1("1:5", xi=0.05), si.L0("1:3", xi=0.02), None], [0] * 20 + [1] * 15 + [2] * 5),
+        "offsets": si.L1("1:5", xi=0.05),
+        "ridge": si.Ridge(center=3.0, xi=0.02),
+    }[kind]
+    base = low_rank(known.shape, 2) if kind == "offsets" else None
+    equal(si.Problem(known, si.Nuclear(2.0), discrete, base), "apg", max_iter=4)
+
+
+def test_sampled_term(client: Any) -> None:
+    known = data((700, 300), observed=0.02)
+    problem = si.Problem(known, si.Nuclear(4.0), si.L1("1:5", xi=0.02))
+    equal(problem, "apg", rel=1e-5, max_iter=6, alphabet_term="sampled")
+
+
+def test_single_precision(client: Any) -> None:
+    equal(si.Problem(data(), si.Nuclear(2.0), si.L1("1:5", xi=0.05)), "apg", rel=1e-5, max_iter=4, dtype="float32")
+
+
+def test_a_checkpoint_is_resumed(client: Any, tmp_path: Any) -> None:
+    problem = si.Problem(data(), si.Nuclear(2.0), si.L1("1:5", xi=0.05))
+    options: dict[str, Any] = {"tol": 0, "backend": "dask", "checkpoint": tmp_path / "run.safetensors"}
+    si.solve(problem, "apg", max_iter=3, **options)
+    resumed = si.solve(problem, "apg", max_iter=5, **options)
+    whole = si.solve(problem, "apg", max_iter=5, tol=0)
+    assert resumed.history["iteration"].tolist() == [1, 2, 3, 4, 5]
+    assert resumed.objective == pytest.approx(whole.objective, rel=1e-12)
+
+
+def test_blocks_have_about_as_many_observations() -> None:
+    rng = np.random.default_rng(0)
+    cells = np.unique(np.stack([(1000 * rng.random(20_000) ** 4).astype(int), rng.integers(0, 200, 20_000)]), axis=1)
+    known = si.Observations.from_coo(*cells, np.ones(cells.shape[1]), (1000, 200))
+    cut = dask_place.balanced(known, 7)
+    assert len(cut) == 7
+    assert sum(cut.rows) == 1000
+    assert sum(cut.observed) == len(known)
+    assert max(cut.observed) < 1.3 * len(known) / 7
+    assert min(cut.rows) < 30 < max(cut.rows)
+
+
+# ---------------------------------------------------------------- faults
+def test_a_cluster_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Any:
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr(dask_place, "get_client", none)
+    with pytest.raises(RuntimeError, match=r'backend="dask" needs a cluster: connect to one first'):
+        place_named("dask")
+
+
+def test_workers_may_die() -> None:
+    """Two of them are killed, one after the other: the answer is the same, to the last digits."""
+    problem = si.Problem(data((200, 120)), si.Nuclear(4.0), si.L1("1:5", xi=0.02))
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as made:
+        killed: list[int] = []
+
+        def kill(info: Any) -> None:
+            if info.iteration in (2, 5):
+                client_pids = list(made.run(os.getpid).values())
+                killed.append(client_pids[len(killed) % len(client_pids)])
+                os.kill(killed[-1], signal.SIGKILL)
+
+        there = si.solve(problem, "apg", max_iter=8, tol=0, backend="dask", callback=kill)
+    here = si.solve(problem, "apg", max_iter=8, tol=0)
+    assert len(set(killed)) == 2
+    np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=1e-12)
+    np.testing.assert_allclose(there.x.to_dense(), here.x.to_dense(), atol=1e-10)
+
+
+def test_put_knows_the_sides(place: Any) -> None:
+    there = place.observations(data())
+    column_side, observed = np.ones((40, 2)), np.arange(float(len(there)))
+    assert place.put(column_side, COLUMNS) is column_side
+    np.testing.assert_array_equal(place.put(observed, OBSERVED).to_host(), observed)
