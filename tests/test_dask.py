@@ -245,6 +245,58 @@ def test_blocks_have_about_as_many_observations() -> None:
     assert min(cut.rows) < 30 < max(cut.rows)
 
 
+# ---------------------------------------------------------------- files
+def written(folder: Any, known: si.Observations, parts: int) -> Any:
+    """The cells in Parquet files, in no order, with text for rows and numbers with gaps for columns."""
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame({"user": [f"u{i}" for i in known.rows], "item": 3 * known.cols, "stars": known.values})
+    frame = frame.sample(frac=1, random_state=0)
+    for part in range(parts):
+        frame[part::parts].to_parquet(folder / f"{part}.parquet", row_group_size=100)
+    return frame
+
+
+NAMES: dict[str, Any] = {"row": "user", "column": "item", "value": "stars"}
+
+
+@pytest.mark.parametrize(("parts", "blocks"), [(1, 3), (4, None), (2, 1)])
+def test_files_are_read_by_the_workers(client: Any, tmp_path: Any, parts: int, blocks: int | None) -> None:
+    known = data()
+    written(tmp_path, known, parts)
+    there = si.cluster(client).read_parquet(tmp_path, alphabet="1:5", blocks=blocks, **NAMES)
+    assert repr(there) == repr(known)
+    assert there.col_labels.tolist() == (3 * np.arange(40)).tolist()
+    discrete = si.L1("1:5", xi=0.05)
+    here = si.solve(si.Problem(known, si.Nuclear(2.0), discrete), "apg", max_iter=4, tol=0)
+    found = si.solve(si.Problem(there, si.Nuclear(2.0), discrete), "apg", max_iter=4, tol=0)
+    np.testing.assert_allclose(found.history["objective"], here.history["objective"], rtol=1e-9)
+    np.testing.assert_allclose(found.x.s, here.x.s, rtol=1e-9)
+    assert found.x.place is there.place
+
+
+def test_a_frame_of_dask_is_read(client: Any, tmp_path: Any) -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="dask's dataframes are not installed")
+    frame = frames.from_pandas(written(tmp_path, data(), 1), npartitions=3)
+    there = si.cluster(client).from_frame(frame, **NAMES)
+    assert repr(there) == repr(data())
+    with pytest.raises(ValueError, match=r"the frame has the columns user, item, stars, not 'row'"):
+        si.cluster(client).from_frame(frame)
+
+
+def test_bad_files_are_refused(client: Any, tmp_path: Any) -> None:
+    reader = si.cluster(client).read_parquet
+    with pytest.raises(FileNotFoundError, match="no Parquet file at"):
+        reader(tmp_path / "*.parquet")
+    frame = written(tmp_path, data(), 1)
+    with pytest.raises(ValueError, match=r"has the columns user, item, stars.*, not 'row': name them with row="):
+        reader(tmp_path)
+    with pytest.raises(ValueError, match=r"not in Alphabet\(\[1, 2, 3\]\)"):
+        reader(tmp_path, alphabet="1:3", **NAMES)
+    frame[:3].to_parquet(tmp_path / "again.parquet")
+    with pytest.raises(ValueError, match=r"duplicate cell"):
+        reader(tmp_path, **NAMES)
+
+
 # ---------------------------------------------------------------- faults
 def test_a_cluster_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Any:

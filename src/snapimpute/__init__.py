@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from snapimpute import baselines, datasets, evaluation, metrics, penalties, plots, rivals, solvers, tuning
     from snapimpute.alphabet import Alphabet
+    from snapimpute.backends import cluster
     from snapimpute.estimator import SnapImputer, complete, load
     from snapimpute.observations import Observations
     from snapimpute.operators import LowRank
@@ -38,6 +39,7 @@ _HOMES = {
     "Observations": "observations",
     "LowRank": "operators",
     "Problem": "problem",
+    "cluster": "backends",
     **dict.fromkeys(("Result", "certify", "forecast", "solve"), "solvers"),
     **dict.fromkeys(("SnapImputer", "complete", "load"), "estimator"),
     **dict.fromkeys(("L0", "L1", "L2", "ByColumn", "ComposedL1", "FractionalL0", "Lp", "Ridge"), "penalties"),
@@ -86,6 +88,7 @@ __all__ = [
     "TruncatedNuclear",
     "baselines",
     "certify",
+    "cluster",
     "complete",
     "datasets",
     "evaluation",

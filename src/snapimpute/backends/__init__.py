@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from snapimpute.operators.place import Place
+
+if TYPE_CHECKING:
+    from snapimpute.backends.spread import Cluster
 
 BACKENDS = ("cpu", "torch", "torch:cpu", "torch:cuda", "dask")
 """Names that `solve` takes; "torch:cuda:1" and the like name one of several devices."""
@@ -30,13 +35,44 @@ def place_named(backend: str) -> Place | None:
     if kind != "torch" and backend != "dask":
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
     try:
-        if backend == "dask":
+        if kind == "dask":
             from snapimpute.backends.dask_place import dask_place
 
             return dask_place()
         from snapimpute.backends.torch_place import torch_place
     except ModuleNotFoundError as err:
-        if err.name not in ("torch", "dask", "distributed"):
-            raise
-        raise ImportError(f'backend="{backend}" needs {err.name}, which is not installed: {INSTALL[kind]}') from None
+        raise _missing(f'backend="{backend}"', kind, err) from None
     return torch_place(device or None)
+
+
+def cluster(client: Any = None) -> Cluster:
+    """The workers of a cluster of Dask's, to read tables that no machine holds.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        The one that was made last if not given.
+
+    Returns
+    -------
+    Cluster
+        Its `read_parquet` and `from_frame` give observations that `Problem` and
+        `solve` take; all work is then done by the workers.
+
+    Examples
+    --------
+    >>> from distributed import Client  # doctest: +SKIP
+    >>> ratings = cluster(Client("tcp://scheduler:8786")).read_parquet("ratings/*.parquet")  # doctest: +SKIP
+    """
+    try:
+        from snapimpute.backends.spread import Cluster
+    except ModuleNotFoundError as err:
+        raise _missing("a cluster", "dask", err) from None
+    return Cluster.of(client)
+
+
+def _missing(what: str, kind: str, err: ModuleNotFoundError) -> Exception:
+    """That a package is not installed, in words; the error itself if it is of something else."""
+    if err.name not in ("torch", "dask", "distributed"):
+        return err
+    return ImportError(f"{what} needs {err.name}, which is not installed: {INSTALL[kind]}")

@@ -8,6 +8,7 @@ in one task for each block. What was expensive is kept where it was made.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -111,6 +112,14 @@ class Blocks(NDArrayOperatorsMixin):
     def to_host(self) -> Any:
         """A copy in numpy's memory."""
         return np.concatenate([self.meta, *self.place.each(_same, self)])
+
+    def fingerprint(self) -> str:
+        """One text for equal values in equal blocks."""
+        return f"{self.shape} {self.lengths} {' '.join(self.place.each(_digest, self))}"
+
+    def mean(self) -> float:
+        """As numpy's."""
+        return float(self.sum()) / max(self.size, 1)
 
     # ---------------------------------------------------------------- trees
     def as_tree(self) -> Any:
@@ -216,6 +225,10 @@ class Turned:
 # ---------------------------------------------------------------- what is done to a block
 def _same(x: Any) -> Any:
     return x
+
+
+def _digest(x: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()
 
 
 def _columns(x: Any, columns: Any) -> Any:

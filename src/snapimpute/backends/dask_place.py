@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 from snapimpute.backends import block_operators as local
 from snapimpute.backends.block_operators import BlockMapped, BlockOperator, Within
 from snapimpute.backends.blocks import Blocks, Written
-from snapimpute.backends.expressions import Call, Given, PerBlock, sources
+from snapimpute.backends.expressions import Call, Given, PerBlock
 from snapimpute.backends.tasks import Tasks
 from snapimpute.observations import Observations
 from snapimpute.operators import ColumnGroups, LowRank, MatrixOperator, Sample, Scaled, Sum, cell_sum
@@ -103,16 +103,17 @@ class DaskPlace(Tasks, Place):
 
     def observations(self, observations: Observations) -> Observations:
         """The same observations in blocks of rows, with about as many in each."""
-        if place_of(observations.values) is self:
+        if place_of(observations.values) is self:  # read by the workers themselves
             return observations
-        self.cut = cut = balanced(observations, self._blocks())
+        self.cut = cut = balanced(observations, self.blocks())
 
         def load(block: int) -> Any:
             return self.client.scatter(_piece(observations, *cut.borders[block : block + 2]), hash=False)
 
         return self.as_observations(load, observations.shape, observations.values.dtype)
 
-    def _blocks(self) -> int:
+    def blocks(self) -> int:
+        """As many as the workers have threads."""
         return max(sum(int(one["nthreads"]) for one in self.workers().values()), 1)
 
     def as_observations(self, load: Callable[[int], Any], shape: tuple[int, int], dtype: DTypeLike) -> Observations:
@@ -162,9 +163,9 @@ class DaskPlace(Tasks, Place):
 
     def sparse(self, observations: Observations, values: Array) -> MatrixOperator:
         """The matrix with the given values on the observed cells and 0 elsewhere."""
-        there: Any = observations.rows
-        held = next(sources(there.as_tree()))
-        tree = Call(local.sparse_of, Given(held), values.as_tree())  # type: ignore[attr-defined]
+        rows, given = cast(Blocks, observations.rows), cast(Blocks, values)
+        block = rows.written.tree.arguments[0]  # of which the rows are a part
+        tree = Call(local.sparse_of, block, given.as_tree())
         return BlockOperator(self, tree, observations.shape, values.dtype)
 
     def joined(self, operator: MatrixOperator) -> MatrixOperator:

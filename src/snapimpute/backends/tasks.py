@@ -81,9 +81,9 @@ class Tasks:
             self._live.add(out)
         return out
 
-    def root(self, load: Callable[[int], Any]) -> Written:
-        """Blocks that ``load`` brings to a worker, now and whenever they were lost."""
-        out = self.written(None, keep=True, held=[load(block) for block in range(self.count)])
+    def root(self, load: Callable[[int], Any], held: list[Any] | None = None) -> Written:
+        """Blocks that ``load`` brings to a worker, now unless they are there, and whenever they were lost."""
+        out = self.written(None, keep=True, held=held or [load(block) for block in range(self.count)])
         self._roots[out] = load
         return out
 

@@ -132,7 +132,8 @@ def solve(
     _check_limits(max_iter, tol, max_rank, evaluate_every)
     _check_choice("alphabet_term", alphabet_term, ALPHABET_TERMS)
     _check_choice("dtype", dtype, PRECISIONS)
-    place = place_named(backend)
+    given = place_of(problem.observations.values)  # None is numpy's memory
+    place = given or place_named(backend)
     start = LowRank.zeros(problem.shape, dtype) if x0 is None else x0.astype(dtype)
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
@@ -142,7 +143,8 @@ def solve(
     if place is not None:
         _check_elsewhere(problem, picked.solver, backend)
     alphabet_term = _term(problem, picked.solver, alphabet_term)
-    look_ahead(problem, picked.solver, place, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
+    if given is None:
+        look_ahead(problem, picked.solver, place, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
     problem = problem.astype(dtype)
     if alphabet_term == "sampled":
         problem = replace(problem, sampler=Sampler(int(random_state)))
@@ -159,7 +161,7 @@ def solve(
     status = run.loop(start.moved(place), max_iter, tol)
     if place is not None:
         status = replace(status, message=f"{status.message} Computed with {place.name}.")
-    history, name, x = run.history.columns(), picked.solver.objective_name, run.answer.moved(None)
+    history, name, x = run.history.columns(), picked.solver.objective_name, run.answer.moved(given)
     return Result(x, problem.offsets, status, history, name, settings, run.extras, run.row)
 
 

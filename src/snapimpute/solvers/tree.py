@@ -70,6 +70,8 @@ def _feed(value: Any, update: Callable[[Any], None]) -> None:
         array = np.asarray(value, dtype=np.int64) if value.dtype.kind == "i" else np.asarray(value)
         head("array", f"{_plain(array.dtype).str} {array.shape}")
         update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    elif place_of(value) is not None and hasattr(value, "fingerprint"):
+        head("elsewhere", value.fingerprint())
     elif isinstance(value, tuple | list):
         head("sequence", str(len(value)))
         for item in value:
