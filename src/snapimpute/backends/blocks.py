@@ -9,6 +9,7 @@ in one task for each block. What was expensive is kept where it was made.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -28,6 +29,10 @@ class QR(NamedTuple):
     R: Any
 
 
+NUMBERS = itertools.count()
+"""Whatever is made of something else has a higher one."""
+
+
 class Written:
     """What the blocks of an array are: a tree, and once that is computed and kept, where the values are.
 
@@ -39,10 +44,10 @@ class Written:
         Whether the blocks, once computed, stay where they are; else they are computed again when used again.
     """
 
-    __slots__ = ("__weakref__", "held", "keep", "spare", "tree")
+    __slots__ = ("__weakref__", "held", "keep", "number", "spare", "tree")
 
     def __init__(self, tree: Any, *, keep: bool = False) -> None:
-        self.tree, self.keep = tree, keep
+        self.tree, self.keep, self.number = tree, keep, next(NUMBERS)
         self.held: list[Any] | None = None
         self.spare: list[Any] | None = None
         """The same values on other workers."""

@@ -1,18 +1,19 @@
 """Work on the blocks of a table, handed to the workers of a Dask scheduler, and what makes up for their death.
 
-Nothing is lost with a worker: after each iteration its blocks are there twice,
-on different workers, and the scheduler may forget how they came to be; the
-observations are read again. What was lost in the middle of an iteration is
-computed again from there.
+Nothing is lost with a worker. Every few seconds, or after each iteration where
+that takes longer, all blocks are there twice, on different workers, and the
+scheduler may forget how they came to be; the observations are read again. What
+was lost since is computed again from there, for the blocks that were lost.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -33,6 +34,9 @@ SMALL = 1 << 16
 
 REMEMBERED = 6
 """Arrays that were sent out last are not sent again."""
+
+SECURE = 5.0
+"""Seconds that may have to be computed again."""
 
 ATTEMPTS = 4
 """How often workers may die in one iteration."""
@@ -63,6 +67,7 @@ class Tasks:
         self.client = client
         self.count = 0
         """Of the blocks."""
+        self._secured = 0.0
         self._sent: OrderedDict[bytes, Shared] = OrderedDict()
         self._shared: weakref.WeakSet[Shared] = weakref.WeakSet()
         self._live: weakref.WeakSet[Written] = weakref.WeakSet()
@@ -103,15 +108,14 @@ class Tasks:
         return Given(self._sent[key])
 
     # ---------------------------------------------------------------- tasks
-    def _computed(self, tree: Any) -> list[Any]:
-        """Futures of the tree for every block; what it is made of and is to be kept is computed before."""
+    def _computed(self, tree: Any, only: Sequence[int] | None = None) -> list[Any]:
+        """Futures of the tree for every block, or some; what it is made of and is to be kept is computed before."""
         wanted = list(dict.fromkeys(sources(tree)))
         numbers = {id(source): number for number, source in enumerate(wanted)}
         given = [self._futures(source) for source in wanted]
-        template = numbered(tree, numbers, {})
-        futures: list[Any] = self.client.map(
-            evaluated, range(self.count), *given, tree=template, pure=False, batch_size=None
-        )
+        template, blocks = numbered(tree, numbers, {}), range(self.count) if only is None else only
+        chosen = [[one[block] for block in blocks] for one in given]
+        futures: list[Any] = self.client.map(evaluated, list(blocks), *chosen, tree=template, pure=False)
         return futures
 
     def _futures(self, source: Any) -> list[Any]:
@@ -149,7 +153,9 @@ class Tasks:
         for attempt in range(ATTEMPTS):
             try:
                 out = work()
-                self._secure()
+                if time.monotonic() - self._secured >= SECURE or self._bare():
+                    self._secure()
+                    self._secured = time.monotonic()
             except LOST as err:
                 if attempt + 1 == ATTEMPTS:
                     raise ConnectionError(
@@ -160,6 +166,11 @@ class Tasks:
                 return out
             self._recover()
         raise AssertionError
+
+    def _bare(self) -> bool:
+        """Whether something is there once only, and cannot be computed again, though there is room for another."""
+        alone = any(one.tree is None and one.spare is None and one not in self._roots for one in self._live)
+        return alone and len(self.workers()) > 1
 
     def _secure(self) -> None:
         """Have all that is left of an iteration twice, and forget how it was computed."""
@@ -215,7 +226,7 @@ class Tasks:
             ) from err
         for array in self._shared:
             array.future = None
-        for one in sorted(self._live, key=lambda one: not (one in self._roots or one.spare is not None)):
+        for one in sorted(self._live, key=lambda one: one.number):
             if one.held is None:
                 continue
             lost = self._lost(one.held)
@@ -231,8 +242,9 @@ class Tasks:
                 if lost or self._lost(one.spare):
                     one.held = [one.spare[i] if i in lost else future for i, future in enumerate(one.held)]
                     one.spare = None
-            elif lost:
-                one.held = None  # computed again where it is still wanted
+            elif lost and one.tree is not None:
+                again = dict(zip(sorted(lost), self._computed(one.tree, sorted(lost)), strict=True))
+                one.held = [again.get(i, future) for i, future in enumerate(one.held)]
 
     def _lost(self, futures: list[Any]) -> set[int]:
         known = {i: future for i, future in enumerate(futures) if future.status == "finished"}
