@@ -13,6 +13,7 @@ import pytest
 import snapimpute as si
 from snapimpute.operators import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
 from snapimpute.operators.place import COLUMNS, OBSERVED, ROWS
+from snapimpute.recipe import offsets
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS
 
@@ -272,6 +273,37 @@ def test_files_are_read_by_the_workers(client: Any, tmp_path: Any, parts: int, b
     np.testing.assert_allclose(found.history["objective"], here.history["objective"], rtol=1e-9)
     np.testing.assert_allclose(found.x.s, here.x.s, rtol=1e-9)
     assert found.x.place is there.place
+
+
+def test_strengths_are_chosen_on_held_out_entries(client: Any, tmp_path: Any) -> None:
+    """What is held out does not depend on the blocks, nor does the choice."""
+    known = data((80, 50), observed=0.5)
+    written(tmp_path, known, 2)
+    recipe = si.tuning.Recipe(si.Alphabet.of("1:5"), center="biases", weights="frequency")
+    found = []
+    for blocks in (1, 3):
+        there = si.cluster(client).read_parquet(tmp_path, blocks=blocks, **NAMES)
+        kept, held = there.split(0.2, random_state=1)
+        assert len(kept) + len(held) == len(known)
+        assert len(held) == pytest.approx(0.2 * len(known), rel=0.1)
+        options: dict[str, Any] = {"xi": [0.0, 0.05], "max_iter": 3, "solver": "apg", "metric": "rmse"}
+        choice = si.tuning.choose(there, recipe, lam=[8.0, 4.0], early=False, **options)
+        found.append([(one.lam, one.xi, one.score) for one in choice.tried])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+    assert len(found[0]) == 4
+
+
+def test_biases_are_those_of_one_machine(client: Any, tmp_path: Any) -> None:
+    known = data()
+    written(tmp_path, known, 1)
+    there = si.cluster(client).read_parquet(tmp_path, blocks=3, **NAMES)
+    for center in ("mean", "rows", "columns", "biases"):
+        here = offsets(known, center, (2.0, 7.0))
+        found = offsets(there, center, (2.0, 7.0))
+        assert here is not None
+        assert found is not None
+        wanted = np.sort(here.entries(known.rows, known.cols))
+        np.testing.assert_allclose(np.sort(found.entries(there.rows, there.cols).to_host()), wanted, rtol=1e-12)
 
 
 def test_a_frame_of_dask_is_read(client: Any, tmp_path: Any) -> None:

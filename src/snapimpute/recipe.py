@@ -15,6 +15,7 @@ from snapimpute.baselines import ConstantMean, DampedBiases
 from snapimpute.codebook import Codebook
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
+from snapimpute.operators.place import COLUMNS, ROWS, place_of
 from snapimpute.penalties import (
     L0,
     L1,
@@ -218,7 +219,10 @@ class Recipe:
         if self.weights is None:
             return None
         if isinstance(self.weights, str):
-            return len(alphabet) * alphabet.frequencies(seen) if seen.size else None
+            if not seen.size:
+                return None
+            shares: Array = alphabet.frequencies(seen) if place_of(seen) is None else seen.shares(alphabet)  # type: ignore[attr-defined]
+            return len(alphabet) * shares
         return np.asarray(self.weights, dtype=np.float64)
 
     @property
@@ -238,7 +242,16 @@ def offsets(observations: Observations, center: Center, damping: Damping = DAMPI
     if center is None:
         return None
     if center == "mean":
-        return LowRank.constant((m, n), ConstantMean.fit(observations).mean)
+        mean, place = ConstantMean.fit(observations).mean, place_of(observations.values)
+        if place is None:
+            return LowRank.constant((m, n), mean)
+        ones = (place.full((side, 1), 1.0, np.float64, which) for side, which in ((m, ROWS), (n, COLUMNS)))
+        left, right = ones
+        return LowRank(left, np.array([mean]), right)
+    elsewhere = getattr(observations, "biases", None)  # of observations that are not here
+    if elsewhere is not None:
+        found: LowRank = elsewhere(*dampings(center, damping))
+        return found
     biases = fitted_biases(observations, center, damping)
     left = np.column_stack([biases.mean + biases.row_biases, np.ones(m)])
     right = np.column_stack([np.ones(n), biases.col_biases])
@@ -246,15 +259,16 @@ def offsets(observations: Observations, center: Center, damping: Damping = DAMPI
 
 
 def fitted_biases(observations: Observations, center: Center, damping: Damping) -> DampedBiases:
-    """The biases of a centre; what it has not is damped to 0."""
+    """The biases of a centre."""
+    rows, cols = dampings(center, damping)
+    return DampedBiases.fit(observations, damping_rows=rows, damping_cols=cols)
+
+
+def dampings(center: Center, damping: Damping) -> Damping:
+    """Of rows and columns; biases that a centre has not are damped to 0."""
     rows, cols = damping
-    if center == "mean":
-        rows = cols = math.inf
-    return DampedBiases.fit(
-        observations,
-        damping_rows=math.inf if center == "columns" else rows,
-        damping_cols=math.inf if center == "rows" else cols,
-    )
+    no_rows, no_cols = center in ("mean", "columns"), center in ("mean", "rows")
+    return math.inf if no_rows else rows, math.inf if no_cols else cols
 
 
 def best_damping(observations: Observations, center: Center, *, share: float = 0.2, random_state: int = 0) -> Damping:

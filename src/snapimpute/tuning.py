@@ -11,7 +11,7 @@ import numpy as np
 
 from snapimpute.codebook import Codebook
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, Sparse, partial_svd
+from snapimpute.operators import LowRank, partial_svd, sparse
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.recipe import Recipe, offsets
 from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver, named, solve
@@ -413,7 +413,7 @@ def largest_lam(observations: Observations, recipe: Recipe) -> float:
 
 def spectral_norm(observations: Observations, values: Array) -> float:
     """σ₁ of the matrix with these values on Ω and 0 elsewhere, and never quite 0."""
-    sigma = partial_svd(Sparse(observations, values), 1, tol=1e-3 * float(np.linalg.norm(values))).x.s[0]
+    sigma = partial_svd(sparse(observations, values), 1, tol=1e-3 * float(np.linalg.norm(values))).x.s[0]
     return max(float(sigma), 1e-12)
 
 

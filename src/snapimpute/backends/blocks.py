@@ -126,6 +126,10 @@ class Blocks(NDArrayOperatorsMixin):
         """As numpy's."""
         return float(self.sum()) / max(self.size, 1)
 
+    def shares(self, alphabet: Any) -> Any:
+        """Share of each symbol of an alphabet among the values."""
+        return self.place.total(_symbols, self, alphabet) / max(self.size, 1)
+
     # ---------------------------------------------------------------- trees
     def as_tree(self) -> Any:
         """For a larger tree: by its value where that is kept, else by how it is computed."""
@@ -230,6 +234,10 @@ class Turned:
 # ---------------------------------------------------------------- what is done to a block
 def _same(x: Any) -> Any:
     return x
+
+
+def _symbols(x: Any, alphabet: Any) -> Any:
+    return x.size * alphabet.frequencies(x) if x.size else np.zeros(len(alphabet))
 
 
 def _digest(x: Any) -> str:

@@ -8,11 +8,12 @@ files are cut makes no difference to the blocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from distributed import Client
@@ -23,10 +24,14 @@ from snapimpute.backends.blocks import Blocks, Written
 from snapimpute.backends.dask_place import Cut, DaskPlace, dask_place
 from snapimpute.backends.expressions import Call, Given
 from snapimpute.observations import Observations
-from snapimpute.operators.place import OBSERVED
+from snapimpute.operators import LowRank
+from snapimpute.operators.place import OBSERVED, ROWS
 
 BUCKETS = 1 << 12
 """Into which rows are hashed; blocks are made of whole buckets."""
+
+MOST_HELD = 1 << 20
+"""Entries that are held out at most: more would not tell more."""
 
 ROWS_PER_READ = 1 << 21
 """Of a file at a time."""
@@ -133,6 +138,61 @@ class SpreadObservations(Observations):
         parts = field("rows", np.int32), field("cols", np.int32), field("values", np.float64)
         return cls(*parts, shape, None, labels, place, root)
 
+    def split(
+        self, share: float = 0.2, *, per: Literal["entries", "row"] = "entries", random_state: int = 0
+    ) -> tuple[Observations, Observations]:
+        """Split into (kept, held out); what is held out comes here, `MOST_HELD` entries at most.
+
+        Whether an entry is held out depends on its row, its column and the seed
+        alone, not on files, blocks or workers.
+        """
+        if not 0 < share < 1:
+            raise ValueError(f"share must lie between 0 and 1 (both excluded), got {share}")
+        if per != "entries":
+            raise ValueError(f'observations on a cluster are split per="entries" only, got {per!r}')
+        share = min(share, MOST_HELD / len(self))
+        parts = self.place.each(_held, self._pairs, share, random_state)
+        starts = self.place.cut.borders
+        rows, cols, values = (np.concatenate(one) for one in zip(*parts, strict=True))
+        rows = rows + np.repeat(starts[:-1], [len(part[0]) for part in parts])
+        if not 0 < rows.size < len(self):
+            raise ValueError(f"a share of {share:g} of {len(self)} entries leaves one side empty: change the share")
+        left = [size - len(part[0]) for size, part in zip(self.place.cut.observed, parts, strict=True)]
+        return self._kept(share, random_state, left), Observations.from_coo(rows, cols, values, self.shape)
+
+    @property
+    def _pairs(self) -> Blocks:
+        return Blocks(self.place, self.root, self.place.cut.rows, np.empty(0))
+
+    def _kept(self, share: float, seed: int, left: list[int]) -> SpreadObservations:
+        place, root = DaskPlace(self.place.client), self.root
+        place.cut = Cut(self.place.cut.borders, left)
+
+        def load(block: int) -> Any:
+            return place.client.submit(_kept, root.held[block], share, seed, pure=False)
+
+        labels = cast("NDArray[Any]", self.col_labels)
+        return SpreadObservations.made(place, place.root(load), labels)
+
+    def biases(self, damping_rows: float, damping_cols: float, *, max_sweeps: int = 20, tol: float = 1e-4) -> LowRank:
+        """μ + b_i + c_j as a matrix of rank 2; see `baselines.DampedBiases`."""
+        values, place, n = cast(Blocks, self.values), self.place, self.shape[1]
+        mean = values.mean()
+        spread = math.sqrt(max(float((values**2).sum()) / values.size - mean**2, 0.0))
+        counts, c = place.total(_column_counts, self._pairs, n), np.zeros(n)
+        weights = np.where(counts + damping_cols > 0, counts + damping_cols, 1.0)
+        b = place.full((self.shape[0], 1), 0.0, np.float64, ROWS)
+        for _ in range(max_sweeps):
+            before, c_before = b, c
+            c = place.total(_column_sums, self._pairs, b, mean, n) / weights
+            tree = place.tree(_row_biases, self._pairs, place.shared(c), mean, damping_rows)
+            b = Blocks(place, place.written(tree, keep=True), place.cut.rows, np.empty((0, 1)))
+            moved = max(float(np.linalg.norm(b - before, np.inf)), float(np.abs(c - c_before).max()))
+            if moved <= tol * spread:
+                break
+        ones = place.full((self.shape[0], 1), 1.0, np.float64, ROWS)
+        return LowRank(np.hstack([b + mean, ones]), np.ones(2), np.column_stack([np.ones(n), c]))
+
     def fingerprint(self) -> str:
         """One text for equal cells in equal blocks."""
         return " ".join(cast(Blocks, one).fingerprint() for one in (self.rows, self.cols, self.values))
@@ -203,20 +263,31 @@ def _labels(series: Any, where: str) -> NDArray[Any]:
 
 def _hashed(labels: NDArray[Any]) -> NDArray[np.int64]:
     """The bucket of each label, the same whatever other labels there are."""
+    return (_mixed(_words(labels), 0) % np.uint64(BUCKETS)).astype(np.int64)
+
+
+def _words(labels: NDArray[Any]) -> NDArray[np.uint64]:
+    """Labels as rows of whole numbers; a shorter text ends with zeros."""
     if labels.dtype.kind in "iu":
-        words = labels.astype(np.int64).view(np.uint64)[:, None]
-    else:
-        longest = int(np.strings.str_len(labels).max(initial=1))
-        text = np.strings.encode(labels.astype(f"U{longest}"), "utf-8")
-        words = text.astype(f"S{max(-(-text.itemsize // 8) * 8, 8)}").view(np.uint64).reshape(labels.size, -1)
-    total = np.zeros(labels.size, np.uint64)
-    for place, word in enumerate(words.T, 1):  # a word of zeros, which shorter labels end with, adds nothing
-        mixed = word * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
-        mixed *= np.uint64(0xBF58476D1CE4E5B9)
-        mixed ^= mixed >> np.uint64(32)
-        total += mixed * np.uint64(2 * place + 1)
-    return (total >> np.uint64(17)).astype(np.int64) % BUCKETS
+        return labels.astype(np.int64).view(np.uint64)[:, None]
+    longest = int(np.strings.str_len(labels).max(initial=1))
+    text = np.strings.encode(labels.astype(f"U{longest}"), "utf-8")
+    return text.astype(f"S{max(-(-text.itemsize // 8) * 8, 8)}").view(np.uint64).reshape(labels.size, -1)
+
+
+def _mixed(words: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """A hash of each row of words, to which words of zeros at the end add nothing."""
+    total = np.zeros(len(words), np.uint64)
+    for place, word in enumerate(words.T, 1):
+        total += _stirred(word) * np.uint64(2 * place + 1)
+    return _stirred(total + np.uint64(seed) * np.uint64(0xD1B54A32D192ED03))
+
+
+def _stirred(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(factor)
+    out: NDArray[np.uint64] = word ^ (word >> np.uint64(31))
+    return out
 
 
 def _surveyed(arrays: Arrays) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -256,6 +327,40 @@ def _block(pieces: list[Arrays], columns: int, alphabet: Any) -> tuple[Observati
     except ValueError as err:
         raise ValueError(f"in the block of row {labels[0]!r}, counted from there: {err}") from None
     return found, labels
+
+
+def _chosen(pair: tuple[Observations, NDArray[Any]], share: float, seed: int) -> NDArray[np.bool_]:
+    """Which entries are held out: a hash of row and column below a share."""
+    known, labels = pair
+    rows = _mixed(_words(labels), seed)[known.rows]
+    mixed = _mixed((rows ^ known.cols.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[:, None], seed + 1)
+    chosen: NDArray[np.bool_] = (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
+    return chosen
+
+
+def _held(pair: tuple[Observations, NDArray[Any]], share: float, seed: int) -> Any:
+    known, chosen = pair[0], _chosen(pair, share, seed)
+    return known.rows[chosen].astype(np.int64), known.cols[chosen], known.values[chosen]
+
+
+def _kept(pair: tuple[Observations, NDArray[Any]], share: float, seed: int) -> tuple[Observations, NDArray[Any]]:
+    return pair[0].take(~_chosen(pair, share, seed)), pair[1]
+
+
+def _column_counts(pair: tuple[Observations, NDArray[Any]], columns: int) -> NDArray[np.float64]:
+    return np.bincount(pair[0].cols, minlength=columns).astype(np.float64)
+
+
+def _column_sums(pair: tuple[Observations, NDArray[Any]], b: Any, mean: float, columns: int) -> NDArray[np.float64]:
+    known = pair[0]
+    return np.bincount(known.cols, known.values - mean - b[known.rows, 0], columns).astype(np.float64)
+
+
+def _row_biases(pair: tuple[Observations, NDArray[Any]], c: Any, mean: float, damping: float) -> NDArray[np.float64]:
+    known, rows = pair[0], pair[0].shape[0]
+    weights = np.bincount(known.rows, minlength=rows) + damping
+    sums = np.bincount(known.rows, known.values - mean - c[known.cols], rows)
+    return (sums / np.where(weights > 0, weights, 1.0))[:, None]
 
 
 def _sizes(pair: tuple[Observations, NDArray[Any]]) -> tuple[int, int]:
