@@ -306,6 +306,37 @@ def test_biases_are_those_of_one_machine(client: Any, tmp_path: Any) -> None:
         np.testing.assert_allclose(np.sort(found.entries(there.rows, there.cols).to_host()), wanted, rtol=1e-12)
 
 
+def test_results_are_written_by_the_workers(client: Any, tmp_path: Any) -> None:
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    known = data()
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", known, 2)
+    cluster = si.cluster(client)
+    there = cluster.read_parquet(tmp_path / "in", blocks=3, **NAMES)
+    problem = si.Problem(there, si.Nuclear(2.0), None, offsets(there, "mean"))
+    estimate = si.solve(problem, "apg", max_iter=4, tol=0).estimate
+    paths = cluster.write_top(there, estimate, tmp_path / "top", k=3)
+    assert [path.name for path in paths] == [f"part-0000{block}.parquet" for block in range(3)]
+    best = pd.concat(map(pd.read_parquet, paths))
+    here = si.solve(si.Problem(known, si.Nuclear(2.0), None, offsets(known, "mean")), "apg", max_iter=4, tol=0)
+    dense = here.estimate.to_dense()
+    seen = np.zeros(known.shape, bool)
+    seen[known.rows, known.cols] = True
+    for row, group in best.groupby("row"):
+        scores = np.where(seen[int(row[1:])], -np.inf, dense[int(row[1:])])
+        assert group["column"].tolist() == (3 * np.argsort(-scores)[:3]).tolist()
+        np.testing.assert_allclose(group["score"], np.sort(scores)[::-1][:3], rtol=1e-9)
+    assert len(best) == 3 * known.shape[0]
+    paths = cluster.write_completed(there, estimate, tmp_path / "whole", "1:5")
+    whole = pd.concat(map(pd.read_parquet, paths)).set_index("row")
+    assert set(whole.dtypes) == {np.dtype(np.int8)}
+    filled = np.where(seen, 0, si.Alphabet.of("1:5").snap(dense))
+    filled[known.rows, known.cols] = known.values
+    np.testing.assert_array_equal(whole.loc[[f"u{i}" for i in range(known.shape[0])]].to_numpy(), filled)
+    with pytest.raises(FileExistsError, match="is not empty: give a new folder"):
+        cluster.write_top(there, estimate, tmp_path / "top")
+
+
 def test_a_frame_of_dask_is_read(client: Any, tmp_path: Any) -> None:
     frames = pytest.importorskip("dask.dataframe", reason="dask's dataframes are not installed")
     frame = frames.from_pandas(written(tmp_path, data(), 1), npartitions=3)

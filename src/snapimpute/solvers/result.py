@@ -81,6 +81,11 @@ class Result:
         """Objective at x; NaN if it was never evaluated."""
         return float(self.history["objective"][self.row]) if self.n_iter else float("nan")
 
+    @property
+    def estimate(self) -> LowRank:
+        """X + B."""
+        return self.x if self.offsets is None else LowRank.combine([1.0, 1.0], [self.x, self.offsets])
+
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Estimate of the data at the given cells: X + B, not snapped to any alphabet."""
         out = self.x.entries(rows, cols)

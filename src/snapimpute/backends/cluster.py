@@ -1,0 +1,251 @@
+"""Tables in Parquet files, read by the workers of a cluster, and results written by them; never gathered.
+
+Blocks have about as many entries each. How the files are cut makes no
+difference to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client
+from numpy.typing import NDArray
+
+from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.backends import scoring
+from snapimpute.backends.dask_place import Cut, DaskPlace, dask_place
+from snapimpute.backends.spread import Pair, SpreadObservations, mixed, words_of
+from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
+
+BUCKETS = 1 << 12
+"""Into which rows are hashed; blocks are made of whole buckets."""
+
+ROWS_PER_READ = 1 << 21
+"""Of a file at a time."""
+
+Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """What can be read by the workers of a cluster; made by `cluster`."""
+
+    place: DaskPlace
+
+    @classmethod
+    def of(cls, client: Client | None) -> Cluster:
+        """The workers of a client, or of the one that was made last."""
+        return cls(dask_place() if client is None else DaskPlace(client))
+
+    @property
+    def client(self) -> Client:
+        """Of Dask."""
+        return self.place.client
+
+    def read_parquet(
+        self,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        row: str = "row",
+        column: str = "column",
+        value: str = "value",
+        alphabet: AlphabetLike | None = None,
+        blocks: int | None = None,
+    ) -> SpreadObservations:
+        """Read files with one observed cell in a line; paths must lead to the same files for all workers.
+
+        Parameters
+        ----------
+        paths : path, pattern such as "ratings/*.parquet", folder, or a list of these
+        row, column, value : str
+            Names of the columns of the files.
+        alphabet : optional
+            If given, every value must be one of its symbols.
+        blocks : int, optional
+            As many as the workers have threads, if not given.
+        """
+        parts = _parts(paths, (row, column, value))
+        loads = [self.client.submit(_read, *part, (row, column, value), pure=False) for part in parts]
+        return self._spread(loads, alphabet, blocks)
+
+    def from_frame(
+        self,
+        frame: Any,
+        *,
+        row: str = "row",
+        column: str = "column",
+        value: str = "value",
+        alphabet: AlphabetLike | None = None,
+        blocks: int | None = None,
+    ) -> SpreadObservations:
+        """Take the cells from a dask dataframe; parameters as in `read_parquet`."""
+        missing = [name for name in (row, column, value) if name not in frame.columns]
+        if missing:
+            raise ValueError(f"the frame has the columns {', '.join(map(str, frame.columns))}, not {missing[0]!r}")
+        parts = self.client.compute(list(frame[[row, column, value]].to_delayed()))
+        loads = self.client.map(_arrays_of, parts, [(row, column, value)] * len(parts), pure=False)
+        return self._spread(loads, alphabet, blocks)
+
+    def _spread(self, loads: list[Any], alphabet: AlphabetLike | None, blocks: int | None) -> SpreadObservations:
+        found = self.client.gather(self.client.map(_surveyed, loads, pure=False))
+        counts = np.sum([one[0] for one in found], axis=0)
+        if not counts.sum():
+            raise ValueError("no observed entry: a matrix without any known value cannot be completed")
+        labels = np.unique(np.concatenate([one[1] for one in found]))
+        owner = _owners(counts, blocks or self.place.blocks())
+        known, belongs = (self.client.scatter(one, broadcast=True, hash=False) for one in (labels, owner))
+        split = [self.client.submit(_split, one, known, belongs, pure=False) for one in loads]
+        count = int(owner.max()) + 1
+
+        def load(block: int) -> Any:
+            pieces = [self.client.submit(_picked, one, block, pure=False) for one in split]
+            return self.client.submit(_block, pieces, labels.size, alphabet, pure=False)
+
+        held = [load(block) for block in range(count)]
+        sizes = self.client.gather(self.client.map(_sizes, held, pure=False))
+        self.place.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
+        return SpreadObservations.made(self.place, self.place.root(load, held), labels)
+
+    def write_top(
+        self, observations: SpreadObservations, estimate: LowRank, folder: str | Path, *, k: int = 10
+    ) -> list[Path]:
+        """Write the k columns with the highest estimates of each row, among those that were not observed.
+
+        Parameters
+        ----------
+        observations : SpreadObservations
+        estimate : LowRank
+            X + B of a fit to them, such as `Result.estimate`.
+        folder : path
+            Where all workers can write; it must be empty or not exist yet. Files
+            have the columns row, column and score, and a row's best comes first.
+        k : int
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        return scoring.written(observations, estimate, folder, scoring.top, k)
+
+    def write_completed(
+        self, observations: SpreadObservations, estimate: LowRank, folder: str | Path, alphabet: AlphabetLike
+    ) -> list[Path]:
+        """Write the whole table, observed cells as they are and all others with the nearest symbol.
+
+        Parameters
+        ----------
+        observations : SpreadObservations
+        estimate : LowRank
+            As in `write_top`.
+        folder : path
+            As in `write_top`. Files have a column "row" and one for each column of the table.
+        alphabet : Alphabet or what makes one
+        """
+        return scoring.written(observations, estimate, folder, scoring.completed, Alphabet.of(alphabet))
+
+
+# ---------------------------------------------------------------- what workers do
+def _parts(paths: str | Path | Sequence[str | Path], names: tuple[str, ...]) -> list[tuple[str, int, int]]:
+    """(file, first row group, last): pieces of about `ROWS_PER_READ` rows."""
+    import pyarrow.parquet as pq
+
+    files: list[str] = []
+    for one in [paths] if isinstance(paths, str | Path) else paths:
+        at = Path(one)
+        found = sorted(glob(str(at / "*.parquet"))) if at.is_dir() else sorted(glob(str(one)))
+        if not found:
+            raise FileNotFoundError(f"no Parquet file at {one}")
+        files += found
+    out = []
+    for file in files:
+        about = pq.ParquetFile(file)
+        missing = [name for name in names if name not in about.schema_arrow.names]
+        if missing:
+            has = ", ".join(about.schema_arrow.names)
+            raise ValueError(
+                f"{file} has the columns {has}, not {missing[0]!r}: name them with row=, column=, value="
+            )
+        first, rows = 0, 0
+        for group in range(about.num_row_groups):
+            rows += about.metadata.row_group(group).num_rows
+            if rows >= ROWS_PER_READ or group == about.num_row_groups - 1:
+                out.append((file, first, group + 1))
+                first, rows = group + 1, 0
+    return out
+
+
+def _read(file: str, first: int, last: int, names: tuple[str, str, str]) -> Arrays:
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(file).read_row_groups(list(range(first, last)), columns=list(names))
+    return _checked([table.column(name).to_pandas() for name in names], file)
+
+
+def _arrays_of(frame: Any, names: tuple[str, str, str]) -> Arrays:
+    return _checked([frame[name] for name in names], "the frame")
+
+
+def _checked(columns: list[Any], where: str) -> Arrays:
+    row, column = (_labels(one, where) for one in columns[:2])
+    values = np.asarray(columns[2], dtype=np.float64)
+    seen = ~np.isnan(values)
+    return row[seen], column[seen], values[seen]
+
+
+def _labels(series: Any, where: str) -> NDArray[Any]:
+    if series.isna().any():
+        raise ValueError(f"{where} has cells without a row or a column in {series.name!r}: leave them out")
+    array = np.asarray(series)
+    return array if array.dtype.kind in "iu" else array.astype(str).astype(np.dtypes.StringDType())
+
+
+def _hashed(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """The bucket of each label, the same whatever other labels there are."""
+    return (mixed(words_of(labels), 0) % np.uint64(BUCKETS)).astype(np.int64)
+
+
+def _surveyed(arrays: Arrays) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Entries in each bucket, and the labels of columns."""
+    return np.bincount(_hashed(arrays[0]), minlength=BUCKETS), np.unique(arrays[1])
+
+
+def _owners(counts: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
+    """The block of each bucket: the largest first, each to the block that has least so far."""
+    owner, load = np.zeros(counts.size, np.int64), np.zeros(min(blocks, int((counts > 0).sum())))
+    for bucket in np.argsort(-counts, kind="stable"):
+        if counts[bucket]:
+            owner[bucket] = np.argmin(load)
+            load[owner[bucket]] += counts[bucket]
+    return owner
+
+
+def _split(arrays: Arrays, labels: NDArray[Any], owner: NDArray[np.int64]) -> list[Arrays]:
+    """The entries of each block, with numbers for the labels of columns."""
+    rows, columns, values = arrays
+    block, cols = owner[_hashed(rows)], np.searchsorted(labels, columns).astype(np.int32)
+    order = np.argsort(block, kind="stable")
+    ends = np.searchsorted(block[order], np.arange(1, int(owner.max()) + 1))
+    pieces = [np.split(one[order], ends) for one in (rows, cols, values)]
+    return list(zip(*pieces, strict=True))
+
+
+def _picked(pieces: list[Arrays], block: int) -> Arrays:
+    return pieces[block]
+
+
+def _block(pieces: list[Arrays], columns: int, alphabet: Any) -> Pair:
+    rows, cols, values = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    labels, local = np.unique(rows, return_inverse=True)
+    try:
+        found = Observations.from_coo(local, cols, values, (labels.size, columns), alphabet=alphabet)
+    except ValueError as err:
+        raise ValueError(f"in the block of row {labels[0]!r}, counted from there: {err}") from None
+    return found, labels
+
+
+def _sizes(pair: Pair) -> tuple[int, int]:
+    return pair[0].shape[0], len(pair[0])
