@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 import snapimpute as si
 from snapimpute.operators import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
 from snapimpute.operators.place import COLUMNS, OBSERVED, ROWS
+from snapimpute.plan import settle
 from snapimpute.recipe import offsets
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS
@@ -395,3 +397,57 @@ def test_put_knows_the_sides(place: Any) -> None:
     column_side, observed = np.ones((40, 2)), np.arange(float(len(there)))
     assert place.put(column_side, COLUMNS) is column_side
     np.testing.assert_array_equal(place.put(observed, OBSERVED).to_host(), observed)
+
+
+# ---------------------------------------------------------------- the command
+def run(*arguments: Any) -> Any:
+    pytest.importorskip("typer", reason="the command line is an optional extra")
+    from typer.testing import CliRunner
+
+    from snapimpute.cli.app import app
+
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def test_the_command_fits_on_a_cluster(client: Any, tmp_path: Any) -> None:
+    """From files to files: factors that give the estimates of one machine, and the best columns of each row."""
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    known = data()
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", known, 2)
+    files, address = sorted((tmp_path / "in").iterdir()), client.scheduler.address
+    given = ["--triplets", "user,item,stars", "-a", "1:5", "--lam", 4, "--xi", 0.02, "--center", "biases"]
+    more = ["--solver", "apg", "--max-iter", 3, "--model", tmp_path / "out", "--top", 2, "--json"]
+    done = run("fit", *files, "--cluster", address, *given, *more)
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    assert (facts["rows"], facts["columns"], facts["known"]) == (*known.shape, len(known))
+    assert facts["lam"] == json.loads((tmp_path / "out" / "model.json").read_text())["lam"] == 4
+    rows = pd.concat(map(pd.read_parquet, sorted((tmp_path / "out" / "rows").iterdir()))).set_index("row")
+    columns = pd.read_parquet(tmp_path / "out" / "columns.parquet").set_index("column")
+    estimate = (rows.to_numpy() @ columns.to_numpy().T)[np.argsort([int(label[1:]) for label in rows.index])]
+    recipe = si.tuning.Recipe(si.Alphabet.of("1:5"), center="biases")
+    plan = settle(known, recipe.alphabet, lam=4.0, xi=0.02, center="biases")
+    here = si.solve(plan.recipe.problem(known, 4.0, 0.02), "apg", max_iter=3, tol=1e-4)
+    assert np.abs(estimate - here.estimate.to_dense()).max() < 0.3  # what is held out to choose the damping differs
+    assert len(pd.concat(map(pd.read_parquet, (tmp_path / "out" / "top").iterdir()))) == 2 * known.shape[0]
+
+
+def test_the_command_says_what_is_wrong(client: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from snapimpute.cli import on_cluster
+
+    written(tmp_path, data(), 1)
+    monkeypatch.setattr(on_cluster, "LIMIT", 0.5)
+    far = run("fit", tmp_path, "--cluster", "tcp://127.0.0.1:9", "-a", "1:5", "--model", tmp_path / "out")
+    assert isinstance(far.exception, ConnectionError)
+    assert "no scheduler answers at tcp://127.0.0.1:9: start one with `dask scheduler`" in str(far.exception)
+    address = client.scheduler.address
+    no_alphabet = run("fit", tmp_path, "--cluster", address, "--model", tmp_path / "out")
+    assert "give one alphabet for all columns, such as --alphabet 1:5" in str(no_alphabet.exception)
+    monkeypatch.setattr(on_cluster, "_version", lambda: "0.0.9")
+    old = run("fit", tmp_path, "--cluster", address, "-a", "1:5", "--model", tmp_path / "out")
+    assert "workers have snapimpute 0.0.9, and this is" in str(old.exception)
+    several = run("fit", "a.csv", "b.csv", "--model", tmp_path / "out")
+    assert several.exit_code == 2
+    assert "go with --cluster only" in several.output
+    assert not (tmp_path / "out").exists()

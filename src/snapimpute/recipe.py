@@ -278,7 +278,10 @@ def best_damping(observations: Observations, center: Center, *, share: float = 0
     kept, held = observations.split(share, random_state=random_state)
 
     def lost(damping: Damping) -> float:
-        biases = fitted_biases(kept, center, damping)
+        here = place_of(kept.values) is None
+        biases = fitted_biases(kept, center, damping) if here else offsets(kept, center, damping)
+        if biases is None:
+            return math.inf
         return float(np.mean((biases.entries(held.rows, held.cols) - held.values) ** 2))
 
     rows, cols = DAMPING

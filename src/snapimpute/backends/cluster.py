@@ -131,6 +131,14 @@ class Cluster:
             raise ValueError(f"k must be at least 1, got {k}")
         return scoring.written(observations, estimate, folder, scoring.top, k)
 
+    def write_factors(self, observations: SpreadObservations, estimate: LowRank, folder: str | Path) -> list[Path]:
+        """Write the row factors U·diag(s): files with the columns row, f0, f1, …; parameters as in `write_top`."""
+        return scoring.written(observations, estimate, folder, scoring.factors)
+
+    def columns_as_parquet(self, observations: SpreadObservations, estimate: LowRank) -> bytes:
+        """The column factors V, as a file with the columns column, f0, f1, …."""
+        return scoring.as_parquet("column", np.asarray(observations.col_labels), estimate.V)
+
     def write_completed(
         self, observations: SpreadObservations, estimate: LowRank, folder: str | Path, alphabet: AlphabetLike
     ) -> list[Path]:

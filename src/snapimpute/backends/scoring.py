@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +13,7 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.backends.blocks import Blocks
 from snapimpute.backends.expressions import PerBlock
 from snapimpute.backends.spread import Pair, SpreadObservations
-from snapimpute.files import replacing
+from snapimpute.files import replacing, write_atomically
 from snapimpute.operators import LowRank
 from snapimpute.types import Array
 
@@ -90,6 +91,23 @@ def completed(pair: Pair, left: Array, right: Array, labels: Any, path: Path, al
 
     _save(path, tables())
     return known.shape[0]
+
+
+def factors(pair: Pair, left: Array, right: Array, labels: Any, path: Path) -> int:
+    """The factors of the rows."""
+    write_atomically(path, as_parquet("row", pair[1], left))
+    return len(left)
+
+
+def as_parquet(name: str, labels: Any, factor: Array) -> bytes:
+    """Labels and factors as a file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    columns = {f"f{i}": column for i, column in enumerate(np.ascontiguousarray(factor.T))}
+    pq.write_table(pa.table({name: _plain(labels)} | columns), buffer)
+    return buffer.getvalue()
 
 
 def _plain(labels: Any) -> Any:

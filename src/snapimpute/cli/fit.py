@@ -16,10 +16,27 @@ from snapimpute.cli.work import Job
 
 @shared(Reading, Fitting, Manner)
 def fit(
-    table: Annotated[str, typer.Argument(metavar="IN", help="The table to fit; - reads a pipe.")],
-    model: Annotated[Path, typer.Option("--model", "-m", help="Where to save the model: numbers and text, no code.")],
+    table: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="IN", help="The table to fit; - reads a pipe. With --cluster: Parquet files, folders."
+        ),
+    ],
+    model: Annotated[
+        Path,
+        typer.Option(
+            "--model", "-m", help="Where to save the model: numbers and text, no code. With --cluster a folder."
+        ),
+    ],
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, and how far to trust it.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Allow writing over the input.")] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Fit on the workers of a cluster: local starts one here, tcp://… is that of a scheduler."),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="With --cluster: write the so many best columns of each row, too.")
+    ] = None,
     *,
     reading: Reading,
     fitting: Fitting,
@@ -27,8 +44,18 @@ def fit(
 ) -> None:
     """Fit a model to a table and save it."""
     talk = Talk(manner)
-    check_outputs([model, report], [table], force=force)
-    job = Job.of(table, reading, talk)
+    if cluster is not None:
+        if report is not None:
+            raise typer.BadParameter("--report is not made on a cluster")
+        from snapimpute.cli.on_cluster import fit_on_cluster
+
+        fit_on_cluster(cluster, table, model, top, reading, fitting, talk)
+        talk.done()
+        return
+    if len(table) > 1 or top is not None:
+        raise typer.BadParameter("several files, and --top, go with --cluster only")
+    check_outputs([model, report], [*table], force=force)
+    job = Job.of(table[0], reading, talk)
     imputer, interrupted = job.fitted(fitting, talk)
     extras(job, imputer, model, report, talk, interrupted=interrupted)
     talk.done()

@@ -178,20 +178,26 @@ class Fitting:
         if self.min_confidence > 0 and self.decide == "nearest":
             raise typer.BadParameter("--min-confidence needs probabilities, which --decide nearest has none of")
 
+    def choices(self) -> dict[str, Any]:
+        """What is, or is to be, chosen."""
+        return {
+            "spectral": self.spectral,
+            "discrete": _or_none(self.discrete),
+            "weights": _or_none(self.weights),
+            "lam": _strength("--lam", self.lam),
+            "xi": _strength("--xi", self.xi),
+            "center": _or_none(self.center),
+            "cv": self.cv,
+        }
+
     def imputer(self, alphabet: Any, **more: Any) -> SnapImputer:
         """The estimator, not fitted yet."""
         return SnapImputer(
             alphabet,
-            spectral=self.spectral,
-            discrete=_or_none(self.discrete),
-            weights=_or_none(self.weights),
-            lam=_strength("--lam", self.lam),
-            xi=_strength("--xi", self.xi),
+            **self.choices(),
             solver=self.solver,
-            center=_or_none(self.center),
             decide=self.decide,  # type: ignore[arg-type]
             min_confidence=self.min_confidence,
-            cv=self.cv,
             max_iter=self.max_iter,
             tol=self.tol,
             max_rank=self.max_rank,

@@ -1,0 +1,135 @@
+"""`snapimpute fit --cluster`: the same fit by the workers of a cluster, files in and files out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import snapimpute
+from snapimpute.alphabet import Alphabet
+from snapimpute.backends import cluster
+from snapimpute.cli.options import Fitting, Reading
+from snapimpute.cli.talk import Talk
+from snapimpute.files import write_atomically
+from snapimpute.machine import in_words
+from snapimpute.operators.threads import thread_count
+from snapimpute.plan import Plan, settle
+from snapimpute.solvers import Result
+
+LIMIT = 10.0
+"""Seconds to wait for a scheduler."""
+
+
+def fit_on_cluster(
+    address: str, files: list[str], model: Path, top: int | None, reading: Reading, fitting: Fitting, talk: Talk
+) -> None:
+    """Read, choose, fit and write, without gathering anything as high as the table."""
+    if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
+        raise ValueError("on a cluster give one alphabet for all columns, such as --alphabet 1:5")
+    alphabet, options = Alphabet.of(reading.spec.default), reading.options
+    names: dict[str, Any] = dict(
+        zip(("row", "column", "value"), options.triplets or ("row", "column", "value"), strict=True)
+    )
+    with connected(address, talk) as client:
+        there = cluster(client)
+        known = there.read_parquet(files, alphabet=alphabet, **names)
+        (m, n), count = known.shape, len(known)
+        talk.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
+        talk.say(f"blocks: {known.place.count}, of {min(known.place.cut.observed):,} cells and more")
+        talk.note(rows=m, columns=n, known=count, blocks=known.place.count)
+        plan, result = _fitted(known, alphabet, fitting, talk)
+        written = there.write_factors(known, result.estimate, model / "rows")
+        told = _told(plan, result, alphabet)
+        write_atomically(model / "columns.parquet", there.columns_as_parquet(known, result.estimate))
+        write_atomically(model / "model.json", json.dumps(told, indent=1, ensure_ascii=False).encode())
+        talk.say(f"model: {model / 'model.json'}, columns.parquet, {len(written)} files in {model / 'rows'}")
+        talk.note(**told, files=[str(path) for path in written])
+        if top is not None:
+            best = there.write_top(known, result.estimate, model / "top", k=top)
+            talk.say(f"the best {top} of each row: {len(best)} files in {model / 'top'}")
+
+
+@contextmanager
+def connected(address: str, talk: Talk) -> Iterator[Any]:
+    """A client of the cluster at an address, or of one that is started here for as long as it is needed."""
+    try:
+        from distributed import Client, LocalCluster
+    except ModuleNotFoundError as err:
+        raise ImportError(f'--cluster needs {err.name}: pip install "snapimpute[cluster]"') from None
+    if address == "local":
+        options = {"n_workers": thread_count(), "threads_per_worker": 1, "dashboard_address": ":0"}
+        with LocalCluster(**options) as started, Client(started) as client:
+            _introduce(client, talk)
+            yield client
+        return
+    try:
+        client = Client(address, timeout=LIMIT)
+    except (OSError, ValueError) as err:
+        raise ConnectionError(
+            f"no scheduler answers at {address}: start one with `dask scheduler`, and workers with "
+            f"`dask worker {address}`, or take --cluster local"
+        ) from err
+    with client:
+        _introduce(client, talk)
+        yield client
+
+
+def _introduce(client: Any, talk: Talk) -> None:
+    """Say who does the work, once there is somebody, and refuse workers with other versions."""
+    client.wait_for_workers(1, timeout=60)
+    client.get_versions(check=False)
+    theirs = client.run(_version)
+    other = {version for version in theirs.values() if version != snapimpute.__version__}
+    if other:
+        raise RuntimeError(
+            f"workers have snapimpute {', '.join(sorted(map(str, other)))}, and this is {snapimpute.__version__}: "
+            "install the same version everywhere"
+        )
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    threads, memory = sum(one["nthreads"] for one in workers), sum(one["memory_limit"] for one in workers)
+    talk.say(f"cluster: {len(workers)} workers, {threads} threads, {in_words(memory)}")
+    talk.say(f"dashboard: {client.dashboard_link}")
+    talk.note(workers=len(workers), dashboard=client.dashboard_link)
+
+
+def _version() -> str:
+    return snapimpute.__version__
+
+
+def _fitted(known: Any, alphabet: Alphabet, fitting: Fitting, talk: Talk) -> tuple[Plan, Result]:
+    limits: dict[str, Any] = {
+        "max_iter": fitting.max_iter,
+        "tol": fitting.tol,
+        "max_rank": fitting.max_rank,
+        "alphabet_term": fitting.alphabet_term,
+        "dtype": fitting.dtype,
+        "random_state": fitting.seed,
+    }
+    with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+        plan = settle(known, alphabet, **fitting.choices(), solver=fitting.solver, progress=watcher.tried, **limits)
+        result = plan.fit(known, fitting.solver, callback=watcher.iterated, **limits)
+    talk.say(f"strengths: λ = {plan.lam:.4g}, ξ = {plan.xi:.3g}, centre {plan.recipe.center or 'none'}")
+    talk.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
+    return plan, result
+
+
+def _told(plan: Plan, result: Result, alphabet: Alphabet) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "format": "snapimpute factors",
+        "version": 1,
+        "snapimpute": snapimpute.__version__,
+        "alphabet": [float(symbol) for symbol in alphabet],
+        "lam": plan.lam,
+        "xi": plan.xi,
+        "center": plan.recipe.center,
+        "rank": result.x.rank,
+        "iterations": result.n_iter,
+        "status": result.status.code,
+        "solver": result.settings["solver"],
+    }
+    if plan.choice is not None:
+        out["held_out"] = {"metric": plan.choice.metric, "score": plan.choice.best.score}
+    return out
