@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from snapimpute.operators.place import Place
 
 if TYPE_CHECKING:
-    from snapimpute.backends.cluster import Cluster
+    from snapimpute.backends.workers import Cluster
 
 BACKENDS = ("cpu", "torch", "torch:cpu", "torch:cuda", "dask")
 """Names that `solve` takes; "torch:cuda:1" and the like name one of several devices."""
@@ -65,7 +65,7 @@ def cluster(client: Any = None) -> Cluster:
     >>> ratings = cluster(Client("tcp://scheduler:8786")).read_parquet("ratings/*.parquet")  # doctest: +SKIP
     """
     try:
-        from snapimpute.backends.cluster import Cluster
+        from snapimpute.backends.workers import Cluster
     except ModuleNotFoundError as err:
         raise _missing("a cluster", "dask", err) from None
     return Cluster.of(client)
