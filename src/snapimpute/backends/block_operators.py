@@ -56,7 +56,7 @@ class BlockOperator(MatrixOperator):
     def __init__(self, place: Any, tree: Any, shape: tuple[int, int], dtype: DTypeLike, error: float = 0.0) -> None:
         self._dask: Any = place
         self.shape, self._dtype, self._error = shape, np.dtype(dtype), error
-        self.built = Blocks(place, place.written(tree, keep=True), place.cut.rows, np.empty(0))
+        self.built = Blocks(place, place.written(tree, keep=True, brief=True), place.cut.rows, np.empty(0))
 
     @property
     def tree(self) -> Any:
@@ -90,7 +90,7 @@ class BlockOperator(MatrixOperator):
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
         """(A·B, Aᵀ·C) in one pass over each block."""
-        pairs = self.built.then(both_of, self._dask.shared(B), C, keep=True, meta=np.empty(0))
+        pairs = self.built.then(both_of, self._dask.shared(B), C, keep=True, brief=True, meta=np.empty(0))
         forward: Any = pairs.then(first_of, keep=True, meta=np.empty((0, B.shape[1]), B.dtype))
         return forward, self._dask.total(second_of, pairs)
 

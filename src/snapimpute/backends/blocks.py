@@ -42,12 +42,14 @@ class Written:
         What each block is.
     keep : bool
         Whether the blocks, once computed, stay where they are; else they are computed again when used again.
+    brief : bool
+        Whether they are of no use beyond an iteration, as operators are.
     """
 
-    __slots__ = ("__weakref__", "held", "keep", "number", "spare", "tree")
+    __slots__ = ("__weakref__", "brief", "held", "keep", "number", "spare", "tree")
 
-    def __init__(self, tree: Any, *, keep: bool = False) -> None:
-        self.tree, self.keep, self.number = tree, keep, next(NUMBERS)
+    def __init__(self, tree: Any, *, keep: bool = False, brief: bool = False) -> None:
+        self.tree, self.keep, self.brief, self.number = tree, keep, brief, next(NUMBERS)
         self.held: list[Any] | None = None
         self.spare: list[Any] | None = None
         """The same values on other workers."""
@@ -135,13 +137,15 @@ class Blocks(NDArrayOperatorsMixin):
         """For a larger tree: by its value where that is kept, else by how it is computed."""
         return Given(self.written) if self.written.keep or self.written.held is not None else self.written.tree
 
-    def then(self, function: Callable[..., Any], *more: Any, keep: bool = False, meta: Any = None) -> Blocks:
+    def then(
+        self, function: Callable[..., Any], *more: Any, keep: bool = False, brief: bool = False, meta: Any = None
+    ) -> Blocks:
         """function(self, more) block by block."""
         trees = [one.as_tree() if isinstance(one, Blocks) else one for one in more]
         if meta is None:
             with np.errstate(all="ignore"):
                 meta = function(self.meta, *(one.meta if isinstance(one, Blocks) else one for one in more))
-        written = self.place.written(Call(function, self.as_tree(), *trees), keep=keep)
+        written = self.place.written(Call(function, self.as_tree(), *trees), keep=keep, brief=brief)
         return Blocks(self.place, written, self.lengths, meta, self.side)
 
     def become(self, other: Blocks) -> None:
@@ -321,7 +325,7 @@ def _norm(x: Blocks, ord: Any = None, axis: int | None = None) -> Any:
 
 def _qr(x: Blocks) -> QR:
     """Householder's of each block, and of what is left of all of them together."""
-    pairs = x.then(_factored, keep=True, meta=np.empty((0, 0), x.dtype))
+    pairs = x.then(_factored, keep=True, brief=True, meta=np.empty((0, 0), x.dtype))
     parts = x.place.each(_r, pairs)
     Q, R = np.linalg.qr(np.concatenate(parts))
     borders = np.cumsum([len(part) for part in parts])[:-1]

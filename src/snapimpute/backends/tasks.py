@@ -78,9 +78,11 @@ class Tasks:
         found: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
         return found
 
-    def written(self, tree: Any, *, keep: bool = False, held: list[Any] | None = None) -> Written:
+    def written(
+        self, tree: Any, *, keep: bool = False, brief: bool = False, held: list[Any] | None = None
+    ) -> Written:
         """What blocks are, noted down such that it is not lost with a worker."""
-        out = Written(tree, keep=keep)
+        out = Written(tree, keep=keep, brief=brief)
         out.held = held
         if keep or held is not None:
             self._live.add(out)
@@ -174,12 +176,12 @@ class Tasks:
 
     def _secure(self) -> None:
         """Have all that is left of an iteration twice, and forget how it was computed."""
-        for one in list(self._live):
-            if one.held is None:
+        for one in sorted(self._live, key=lambda one: one.number):
+            if one.held is None and not one.brief:
                 one.held = self._computed(one.tree)
         others = sorted(self.workers())
         several = len(others) > 1
-        open_ones = [one for one in self._live if one.spare is None and not self._again(one)]
+        open_ones = [one for one in self._live if one.spare is None and not one.brief and not self._again(one)]
         fresh = [one for one in open_ones if several or one.tree is not None]
         futures = [future for one in fresh for future in one.held or []]
         if not futures:
