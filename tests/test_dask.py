@@ -20,7 +20,8 @@ from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS
 
 distributed = pytest.importorskip("distributed", reason="dask's scheduler is not installed")
-from snapimpute.backends import dask_place, place_named  # noqa: E402
+from snapimpute.backends import dask_place, place_named, tasks  # noqa: E402
+from snapimpute.scaling import cluster_forecast, columns_sent  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 
@@ -451,3 +452,37 @@ def test_the_command_says_what_is_wrong(client: Any, tmp_path: Any, monkeypatch:
     assert several.exit_code == 2
     assert "go with --cluster only" in several.output
     assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------- what to expect
+@pytest.mark.parametrize(("discrete", "term"), [(False, "tiled"), (True, "tiled"), (True, "sampled")])
+def test_what_is_sent_is_what_was_expected(client: Any, discrete: bool, term: Any) -> None:
+    """Columns of n rows that go out and come back in an iteration, counted as they go."""
+    shape = (500, 3000)
+    known = data(shape, observed=0.03)
+    problem = si.Problem(known, si.Nuclear(12.0), si.L1("1:5", xi=0.02) if discrete else None)
+    sent: list[int] = []
+    futures = tasks.Tasks._futures
+
+    def counted(self: Any, source: Any) -> Any:
+        if isinstance(source, tasks.Shared) and source.future is None:
+            sent.append(source.array.shape[1])
+        return futures(self, source)
+
+    seen: list[tuple[int, int]] = []
+
+    def watch(info: Any) -> None:
+        seen.append((info.x.rank, sum(sent)))
+        sent.clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks.Tasks, "_futures", counted)
+        patch.setattr(tasks, "SMALL", 1 << 10)
+        options: dict[str, Any] = {"max_rank": 6, "alphabet_term": term, "evaluate_every": 100}
+        si.solve(problem, "soft-impute", max_iter=8, tol=0, backend="dask", callback=watch, **options)
+    rank = seen[-1][0]
+    plan = cluster_forecast(
+        shape, len(known), rank, workers=2, solver="soft-impute", discrete=discrete, sampled=term == "sampled"
+    )
+    out, _ = columns_sent(plan.case)
+    assert np.median([count for _, count in seen[3:]]) == pytest.approx(out, rel=0.2)

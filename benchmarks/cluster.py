@@ -1,0 +1,130 @@
+"""A cluster on this machine: two workers of 2 GiB each read 20 million ratings from Parquet files and fit them.
+
+    python benchmarks/cluster.py [--small]
+
+Peak memory is what the system says of each process (VmHWM), bytes are what went over the loopback device in an
+iteration, beside what `snapimpute.scaling` expects. MovieLens-100k is fitted on the cluster and in one process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client, LocalCluster
+
+import snapimpute as si
+from common import save
+from snapimpute.scaling import cluster_forecast
+
+WORKERS, LIMIT = 2, "2GiB"
+
+
+def files(folder: Path, shape: tuple[int, int], ratings: int, parts: int) -> int:
+    """Ratings 1 to 5 of a table of rank 5, popular rows and columns with more of them; how many there are."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    m, n = shape
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((m, 5)) * 0.5, rng.standard_normal((n, 5))
+    weight = (np.arange(n) + 20.0) ** -0.7
+    weight /= weight.sum()
+    written, edges = 0, np.linspace(0, m, parts + 1).astype(int)
+    for part in range(parts):
+        low, high = edges[part], edges[part + 1]
+        count = ratings // parts
+        rows = low + ((high - low) * rng.random(count) ** 1.5).astype(np.int64)
+        cols = rng.choice(n, count, p=weight)
+        cells = np.unique(rows * n + cols)
+        rng.shuffle(cells)
+        rows, cols = cells // n, cells % n
+        values = 3.2 + (left[rows] * right[cols]).sum(axis=1) + 0.7 * rng.standard_normal(cells.size)
+        table = {"row": rows, "column": cols, "value": np.clip(np.round(values), 1, 5)}
+        pq.write_table(pa.table(table), folder / f"{part:03}.parquet", row_group_size=1 << 20)
+        written += cells.size
+    return written
+
+
+def peak(pid: int) -> int:
+    """Largest memory of a process so far, in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+def loopback() -> int:
+    """Bytes that came in over the loopback device."""
+    line = next(one for one in Path("/proc/net/dev").read_text().splitlines() if one.strip().startswith("lo:"))
+    return int(line.split()[1])
+
+
+def large(client: Any, *, small: bool) -> dict[str, Any]:
+    shape, ratings, parts = ((20_000, 4_000), 1_000_000, 4) if small else ((200_000, 20_000), 20_000_000, 20)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        count = files(folder, shape, ratings, parts)
+        begin = time.perf_counter()
+        known = si.cluster(client).read_parquet(folder, alphabet="1:5")
+        read = time.perf_counter() - begin
+        marks: list[tuple[float, int]] = []
+
+        def mark(_: Any) -> None:
+            marks.append((time.perf_counter(), loopback()))
+
+        problem = si.Problem(known, si.Nuclear(60.0), si.L1("1:5", xi=0.02))
+        options: dict[str, Any] = {"max_rank": 16, "alphabet_term": "sampled", "evaluate_every": 12}
+        result = si.solve(problem, "ais-impute", max_iter=12, tol=0, callback=mark, **options)
+    steps = np.diff(np.array(marks), axis=0)[3:-1]
+    plan = cluster_forecast(shape, count, result.x.rank, workers=WORKERS, solver="ais-impute")
+    workers = client.run(os.getpid)
+    return {
+        "shape": shape,
+        "ratings": count,
+        "seconds to read": read,
+        "rank": result.x.rank,
+        "seconds of an iteration": float(np.median(steps[:, 0])),
+        "bytes of an iteration": float(np.median(steps[:, 1])),
+        "bytes expected": plan.sent,
+        "peak of workers": [peak(pid) for pid in workers.values()],
+        "expected of a worker": plan.memory_per_worker,
+        "peak here": peak(os.getpid()),
+    }
+
+
+def movielens() -> dict[str, Any]:
+    known = si.datasets.movielens_100k()
+    problem = si.Problem(known.observations, si.Nuclear(30.0), si.L1("1:5", xi=0.01))
+    found = {}
+    for backend in ("cpu", "dask"):
+        begin = time.perf_counter()
+        found[backend] = si.solve(problem, "apg", max_iter=30, tol=0, backend=backend, evaluate_every=30)
+        found[f"{backend} seconds"] = time.perf_counter() - begin
+    here, there = found["cpu"], found["dask"]
+    return {
+        "objective off": abs(there.objective / here.objective - 1),
+        "distance": there.x.distance(here.x) / here.x.norm(),
+        "seconds here": found["cpu seconds"],
+        "seconds on the cluster": found["dask seconds"],
+    }
+
+
+def main() -> None:
+    options = {"n_workers": WORKERS, "threads_per_worker": 1, "memory_limit": LIMIT, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        found = {"large": large(client, small="--small" in sys.argv), "MovieLens-100k": movielens()}
+    plan = cluster_forecast((100_000_000, 1_000_000), 1_000_000_000, 64, workers=100)
+    print(plan)
+    for name, row in found.items():
+        print(name, *(f"  {what}: {value}" for what, value in row.items()), sep="\n")
+    save("cluster", found)
+
+
+if __name__ == "__main__":
+    main()

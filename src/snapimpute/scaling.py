@@ -1,0 +1,156 @@
+"""What a fit on a cluster will need, before it is started: memory of a worker, bytes sent, operations, time.
+
+Counted from the sizes, as `solvers.workload` counts for one machine. An iteration
+sends arrays of n rows only: some to all workers, and one back for each
+transposed product. Each of them passes from here to the scheduler and on to W
+workers, or back the same way, so that it is counted W + 1 times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from snapimpute.machine import in_words, operations_in_words, seconds_in_words
+from snapimpute.operators.svd import FRESH, GUARD
+from snapimpute.solvers.registry import named
+from snapimpute.solvers.workload import HABITS, TYPICAL, Case
+
+KEPT_TWICE = 3
+"""Row factors of an iteration that are there twice, at most: of X, of the X before, and of the best."""
+
+SENT_OUT = 6
+"""Arrays of n rows that a worker holds at a time."""
+
+READING = 48
+"""Bytes of an entry while blocks are put together: labels, numbers, values, the order, and copies of these."""
+
+GIGABIT = 1.25e8
+"""Bytes a second of a network of one gigabit."""
+
+
+@dataclass(frozen=True)
+class ClusterForecast:
+    """What each worker, the driver and the network will have to do.
+
+    Attributes
+    ----------
+    case : Case
+        Of the whole table.
+    workers : int
+    memory_per_worker, driver : int
+        Bytes at the peak.
+    sent : int
+        Bytes sent in an iteration, over all connections.
+    flops : float
+        Operations of an iteration, by all workers.
+    seconds : float
+        Of an iteration, with the speeds that were assumed.
+    """
+
+    case: Case
+    workers: int
+    memory_per_worker: int
+    driver: int
+    sent: int
+    flops: float
+    seconds: float
+
+    def __str__(self) -> str:
+        (m, n), count = self.case.shape, self.case.observed
+        return "\n".join(
+            [
+                f"{m:,}×{n:,}, {count:,} observed, rank up to {self.case.rank}, on {self.workers} workers",
+                f"memory: about {in_words(self.memory_per_worker)} a worker, {in_words(self.driver)} here",
+                f"an iteration: {operations_in_words(self.flops)}, {in_words(self.sent)} sent: "
+                f"about {seconds_in_words(self.seconds)}",
+            ]
+        )
+
+
+def cluster_forecast(
+    shape: tuple[int, int],
+    observed: int,
+    rank: int,
+    *,
+    workers: int,
+    solver: str = "ais-impute",
+    discrete: bool = True,
+    sampled: bool = True,
+    fraction: int | None = None,
+    dtype: str = "float64",
+    flops_per_second: float = 2e9,
+    bytes_per_second: float = GIGABIT,
+) -> ClusterForecast:
+    """What to expect of a fit on so many workers.
+
+    Parameters
+    ----------
+    shape : (int, int)
+    observed : int
+    rank : int
+        The largest that iterates will have.
+    workers : int
+        With one thread each.
+    solver : str
+    discrete, sampled : bool
+        Whether there is a discrete term, and whether it is sampled.
+    fraction : int, optional
+        One of so many cells is drawn; as many as were observed if not given.
+    dtype : str
+    flops_per_second : float
+        Of a worker, all parts of an iteration taken together; 2 Gflop/s is what products with sparse matrices reach.
+    bytes_per_second : float
+        Of one connection; a network of one gigabit if not given.
+
+    Examples
+    --------
+    >>> print(cluster_forecast((100_000_000, 1_000_000), 1_000_000_000, 64, workers=100))  # doctest: +ELLIPSIS
+    100,000,000×1,000,000, 1,000,000,000 observed, rank up to 64, on 100 workers
+    memory: ...
+    an iteration: ...
+    """
+    (m, n), item = shape, np.dtype(dtype).itemsize
+    habit = HABITS.get(named(solver).name, TYPICAL)
+    drawn = fraction or max(m * n // max(observed, 1), 1)
+    case = Case(
+        shape,
+        observed,
+        item,
+        rank,
+        habit=habit,
+        discrete=discrete,
+        tiled=float(discrete),
+        sampled=discrete and sampled,
+        fraction=drawn if discrete and sampled else 1,
+    )
+    share = Case(**{**_fields(case), "shape": (-(-m // workers), n), "observed": -(-observed // workers)})
+    out, back = columns_sent(case)
+    sent = (workers + 1) * item * n * (out + back)
+    held = sum(share.memory().values()) + KEPT_TWICE * item * share.shape[0] * rank + SENT_OUT * item * n * (2 * rank)
+    reading = READING * share.observed
+    flops = sum(case.work().flops.values())
+    seconds = flops / (workers * flops_per_second) + sent / ((workers + 1) * bytes_per_second) * 2
+    driver = item * n * (SENT_OUT + 8) * (rank + GUARD)
+    return ClusterForecast(case, workers, int(max(held, reading)), int(driver), int(sent), flops, seconds)
+
+
+def columns_sent(case: Case) -> tuple[int, int]:
+    """Columns of n rows that go out in an iteration, and that come back."""
+    r = case.rank
+    first, again = min(r + GUARD + FRESH, *case.shape), min(r + GUARD, *case.shape)
+    rounds = max((case.habit.passes - 1) // 2, 1)
+    out = case.width + r + first + rounds * again
+    back = first + (rounds - 1) * again
+    if case.discrete:
+        out += case.width + 1  # with the constant of the line
+    if case.sampled:
+        out += again + (r + again)  # the spaces of the past, and what is kept of it
+        back += r
+    return out, back
+
+
+def _fields(case: Case) -> dict[str, Any]:
+    return {name: getattr(case, name) for name in case.__dataclass_fields__}
