@@ -28,7 +28,7 @@ def flat(value: float) -> dict[float, float]:
     return dict.fromkeys(SHARES, value)
 
 
-FAST, SLOW = (0.5, 0.1, 0.1, 0.1), (0.5, 0.4, 0.3, 0.1)
+FAST, SLOW = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1), (0.5, 0.4, 0.3, 0.1, 0.1, 0.1)
 
 
 @pytest.fixture

@@ -79,7 +79,9 @@ def test_settled_is_where_a_curve_stays():
     """The iteration from which on it is within 1 % of its end."""
     assert paper.settled((0.5, 0.2, 0.1, 0.1001)) == 3
     assert paper.settled((0.1, 0.1)) == 1
-    assert paper.settled((0.1, 0.3, 0.1)) == 3
+    assert paper.settled((0.1, 0.3, *[0.1] * 8)) == 3
+    assert paper.settled(tuple(np.geomspace(1, 0.1, 50))) == np.inf
+    assert (paper.count_in_words(73.4), paper.count_in_words(np.inf, 50)) == ("73", "more than 50")
 
 
 def test_summary_is_over_the_seeds():

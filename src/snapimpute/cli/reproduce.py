@@ -79,7 +79,8 @@ def fig2(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CO
         ],
     )
     for one in scores:
-        found = f"NMSE {one.nmse:.4f}, settled after {paper.settled(one.curve or ())} iterations"
+        after = paper.count_in_words(paper.settled(one.curve or (one.nmse,)), len(one.curve or ()))
+        found = f"NMSE {one.nmse:.4f}, settled after {after} iterations"
         desk.say(f"{one.method}, seed {one.seed}: {found}")
     from snapimpute.report import figures
 

@@ -144,8 +144,8 @@ def lowest_share(scores: Sequence[Score]) -> Claim:
     return Claim("They gain most at low shares", _holds(cases), "; ".join(parts) or "one share only")
 
 
-def _settled(scores: Sequence[Score]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+def _settled(scores: Sequence[Score]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
     for score in scores:
         if score.curve:
             found.setdefault(score.method, []).append(paper.settled(score.curve))
@@ -160,7 +160,7 @@ def convergence(scores: Sequence[Score]) -> Claim:
     """Within 100 iterations with the nuclear norm, 180 with LSP."""
     found = {label: float(np.mean(counts)) for label, counts in _settled(scores).items()}
     cases = [count <= _limit(label) for label, count in found.items()]
-    parts = [f"{label}: {count:.0f} (said: {_limit(label)})" for label, count in found.items()]
+    parts = [f"{label}: {paper.count_in_words(count)} (said: {_limit(label)})" for label, count in found.items()]
     said = f"iterations until the NMSE stays within 1 % of that after {paper.ITERATIONS}: " + "; ".join(parts)
     claim = f"Convergence within {NUCLEAR} iterations with the nuclear norm and {LSP} with LSP, for most methods"
     return Claim(claim, "yes" if np.mean(cases) > 0.5 else "no", said)
@@ -176,7 +176,7 @@ def sooner(scores: Sequence[Score]) -> Claim:
             continue
         own, other = float(np.mean(found[aware])), float(np.mean(found[plain]))
         cases.append((own < other) == is_sooner)
-        parts.append(f"{aware} {own:.0f}, {plain} {other:.0f}")
+        parts.append(f"{aware} {paper.count_in_words(own)}, {plain} {paper.count_in_words(other)}")
     claim = "Discrete-aware converges sooner than the plain method in the convex case and later in the other"
     return Claim(claim, _holds(cases), "iterations: " + "; ".join(parts))
 

@@ -8,6 +8,7 @@ controls of the same figure say how much of a gain is discreteness.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -300,10 +301,19 @@ class Trial:
         return tuple(found)
 
 
-def settled(curve: Sequence[float]) -> int:
-    """The iteration from which on a curve stays within 1 % of where it ends."""
+def settled(curve: Sequence[float]) -> float:
+    """The iteration from which on a curve stays within 1 % of where it ends.
+
+    Infinite if it came there in its last tenth only: it would have gone on.
+    """
     off = np.abs(np.array(curve) / curve[-1] - 1) > 0.01
-    return int(np.flatnonzero(off)[-1]) + 2 if off.any() else 1
+    found = int(np.flatnonzero(off)[-1]) + 2 if off.any() else 1
+    return found if found <= max(0.9 * len(curve), 1) else math.inf
+
+
+def count_in_words(iterations: float, most: int = ITERATIONS) -> str:
+    """A mean of what `settled` gives."""
+    return f"{iterations:.0f}" if math.isfinite(iterations) else f"more than {most}"
 
 
 # ---------------------------------------------------------------- summaries

@@ -128,9 +128,11 @@ def iterations(path: Path, scores: Sequence[paper.Score], title: str) -> None:
         curves = [score.curve for score in scores if score.method == method and score.curve]
         mean = np.mean(curves, axis=0)
         colour = mpl.colormaps["tab10"](i % 10)
-        settled = round(float(np.mean([paper.settled(curve) for curve in curves])))
-        axes.semilogy(np.arange(1, mean.size + 1), mean, color=colour, label=f"{method} (settled after {settled})")
-        axes.plot(settled, mean[settled - 1], "o", color=colour)
+        settled = float(np.mean([paper.settled(curve) for curve in curves]))
+        label = f"{method} (settled after {paper.count_in_words(settled, mean.size)})"
+        axes.semilogy(np.arange(1, mean.size + 1), mean, color=colour, label=label)
+        if np.isfinite(settled):
+            axes.plot(round(settled), mean[round(settled) - 1], "o", color=colour)
     axes.set(xlabel="iteration", ylabel="NMSE of the hidden ratings", title=title)
     axes.legend(fontsize=8)
     axes.grid(alpha=0.3, which="both")
