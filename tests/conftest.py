@@ -209,3 +209,28 @@ def small_ratings(monkeypatch: pytest.MonkeyPatch) -> Dataset:
     monkeypatch.setattr(paper, "THETAS", (5.0, 20.0))
     monkeypatch.setattr(paper, "ITERATIONS", 12)
     return data
+
+
+@pytest.fixture
+def arithmetic() -> Any:
+    """What an array of any place must be able to do, beside what numpy makes of it: a of three columns, b a row."""
+
+    def each(A: Any, a: np.ndarray, b: np.ndarray) -> list[tuple[Any, np.ndarray]]:
+        single, theirs = A.astype(np.float32), a.astype(np.float32)
+        return [
+            (A + b, a + b),
+            (b * A, b * a),
+            (A / b, a / b),
+            (2 - A, 2 - a),
+            (-A, -a),
+            (A**2, a**2),
+            (A @ np.eye(3)[:, :2], a[:, :2]),
+            (np.hstack([A, A]), np.hstack([a, a])),
+            (A[:, 1:], a[:, 1:]),
+            (A[:, np.array([True, False, True])], a[:, [0, 2]]),
+            (np.zeros_like(A), np.zeros_like(a)),
+            (single, theirs),
+            (np.float32(2) * single, np.float32(2) * theirs),
+        ]
+
+    return each

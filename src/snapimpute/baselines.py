@@ -6,7 +6,9 @@ cells by `entries`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,14 +131,13 @@ class DampedBiases:
         centred = observations.values - mean
         row_weight = _damped_counts(rows, m, damping_rows)
         col_weight = _damped_counts(cols, n, damping_cols)
-        b, c = np.zeros(m), np.zeros(n)
-        least = tol * float(centred.std())
-        for _ in range(max_sweeps):
-            before = b, c
-            c = np.bincount(cols, centred - b[rows], n) / col_weight
-            b = np.bincount(rows, centred - c[cols], m) / row_weight
-            if max(np.abs(b - before[0]).max(), np.abs(c - before[1]).max()) <= least:
-                break
+        b, c = alternated(
+            lambda b: np.bincount(cols, centred - b[rows], n) / col_weight,
+            lambda c: np.bincount(rows, centred - c[cols], m) / row_weight,
+            (np.zeros(m), np.zeros(n)),
+            max_sweeps,
+            tol * float(centred.std()),
+        )
         b.flags.writeable = c.flags.writeable = False
         return cls(mean, b, c)
 
@@ -150,6 +151,20 @@ class DampedBiases:
         r, c = check_cells(rows, cols, self.shape)
         estimates: NDArray[np.float64] = self.mean + self.row_biases[r] + self.col_biases[c]
         return estimates
+
+
+def alternated(
+    columns: Callable[[Any], Any], rows: Callable[[Any], Any], start: tuple[Any, Any], max_sweeps: int, least: float
+) -> tuple[Any, Any]:
+    """Row and column biases, each the best given the other in turn, until none moves by more than ``least``."""
+    b, c = start
+    for _ in range(max_sweeps):
+        before = b, c
+        c = columns(b)
+        b = rows(c)
+        if max(np.linalg.norm(b - before[0], np.inf), np.linalg.norm(c - before[1], np.inf)) <= least:
+            break
+    return b, c
 
 
 def _damped_counts(index: NDArray[np.int32], size: int, damping: float) -> NDArray[np.float64]:

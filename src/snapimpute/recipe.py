@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from snapimpute.alphabet import Alphabet
-from snapimpute.baselines import ConstantMean, DampedBiases
+from snapimpute.baselines import ConstantMean, DampedBiases, alternated
 from snapimpute.codebook import Codebook
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
@@ -248,10 +248,8 @@ def offsets(observations: Observations, center: Center, damping: Damping = DAMPI
         ones = (place.full((side, 1), 1.0, np.float64, which) for side, which in ((m, ROWS), (n, COLUMNS)))
         left, right = ones
         return LowRank(left, np.array([mean]), right)
-    elsewhere = getattr(observations, "biases", None)  # of observations that are not here
-    if elsewhere is not None:
-        found: LowRank = elsewhere(*dampings(center, damping))
-        return found
+    if place_of(observations.values) is not None:
+        return spread_biases(observations, *dampings(center, damping))
     biases = fitted_biases(observations, center, damping)
     left = np.column_stack([biases.mean + biases.row_biases, np.ones(m)])
     right = np.column_stack([np.ones(n), biases.col_biases])
@@ -262,6 +260,26 @@ def fitted_biases(observations: Observations, center: Center, damping: Damping) 
     """The biases of a centre."""
     rows, cols = dampings(center, damping)
     return DampedBiases.fit(observations, damping_rows=rows, damping_cols=cols)
+
+
+def spread_biases(
+    observations: Any, damping_rows: float, damping_cols: float, *, max_sweeps: int = 20, tol: float = 1e-4
+) -> LowRank:
+    """μ + b_i + c_j of observations on a cluster, as a matrix of rank 2; see `DampedBiases`."""
+    values, (m, n), place = observations.values, observations.shape, observations.place
+    mean = values.mean()
+    deviation = math.sqrt(max(float((values**2).sum()) / values.size - mean**2, 0.0))
+    weights = observations.column_counts() + damping_cols
+    weights = np.where(weights > 0, weights, 1.0)
+    b, c = alternated(
+        lambda b: observations.column_sums(mean, b) / weights,
+        lambda c: observations.row_means(mean, c, damping_rows),
+        (place.full((m, 1), 0.0, np.float64, ROWS), np.zeros(n)),
+        max_sweeps,
+        tol * deviation,
+    )
+    ones = place.full((m, 1), 1.0, np.float64, ROWS)
+    return LowRank(np.hstack([b + mean, ones]), np.ones(2), np.column_stack([np.ones(n), c]))
 
 
 def dampings(center: Center, damping: Damping) -> Damping:

@@ -195,7 +195,7 @@ class Blocks(NDArrayOperatorsMixin):
 
     # ---------------------------------------------------------------- numpy's protocol
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
-        if method != "__call__" or more or any(isinstance(one, np.ndarray) and one.ndim > 1 for one in inputs[:1]):
+        if method != "__call__" or more:
             return NotImplemented
         if ufunc is np.matmul:
             return self._matmul(*inputs)

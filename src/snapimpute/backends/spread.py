@@ -7,7 +7,6 @@ many as one machine can hold.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -18,8 +17,7 @@ from snapimpute.backends.blocks import Blocks, Written
 from snapimpute.backends.dask_place import Cut, DaskPlace
 from snapimpute.backends.expressions import Call, Given
 from snapimpute.observations import Observations
-from snapimpute.operators import LowRank
-from snapimpute.operators.place import OBSERVED, ROWS
+from snapimpute.operators.place import OBSERVED
 
 MOST_HELD = 1 << 20
 """Entries that are held out at most: more would not tell more."""
@@ -85,24 +83,20 @@ class SpreadObservations(Observations):
         labels = cast("NDArray[Any]", self.col_labels)
         return SpreadObservations.made(place, place.root(load), labels)
 
-    def biases(self, damping_rows: float, damping_cols: float, *, max_sweeps: int = 20, tol: float = 1e-4) -> LowRank:
-        """μ + b_i + c_j as a matrix of rank 2; see `baselines.DampedBiases`."""
-        values, place, n = cast(Blocks, self.values), self.place, self.shape[1]
-        mean = values.mean()
-        spread = math.sqrt(max(float((values**2).sum()) / values.size - mean**2, 0.0))
-        counts, c = place.total(_column_counts, self.pairs, n), np.zeros(n)
-        weights = np.where(counts + damping_cols > 0, counts + damping_cols, 1.0)
-        b = place.full((self.shape[0], 1), 0.0, np.float64, ROWS)
-        for _ in range(max_sweeps):
-            before, c_before = b, c
-            c = place.total(_column_sums, self.pairs, b, mean, n) / weights
-            tree = place.tree(_row_biases, self.pairs, place.shared(c), mean, damping_rows)
-            b = Blocks(place, place.written(tree, keep=True), place.cut.rows, np.empty((0, 1)))
-            moved = max(float(np.linalg.norm(b - before, np.inf)), float(np.abs(c - c_before).max()))
-            if moved <= tol * spread:
-                break
-        ones = place.full((self.shape[0], 1), 1.0, np.float64, ROWS)
-        return LowRank(np.hstack([b + mean, ones]), np.ones(2), np.column_stack([np.ones(n), c]))
+    def column_counts(self) -> NDArray[np.float64]:
+        """Entries of each column."""
+        found: NDArray[np.float64] = self.place.total(_column_counts, self.pairs, self.shape[1])
+        return found
+
+    def column_sums(self, base: float, b: Any) -> NDArray[np.float64]:
+        """Σ_i o_ij − base − b_i over the entries of each column, of an m×1 array b."""
+        found: NDArray[np.float64] = self.place.total(_column_sums, self.pairs, b, base, self.shape[1])
+        return found
+
+    def row_means(self, base: float, c: NDArray[np.float64], damping: float) -> Any:
+        """The damped mean of o_ij − base − c_j of each row, an m×1 array on the workers."""
+        tree = self.place.tree(_row_means, self.pairs, self.place.shared(c), base, damping)
+        return Blocks(self.place, self.place.written(tree, keep=True), self.place.cut.rows, np.empty((0, 1)))
 
     def fingerprint(self) -> str:
         """One text for equal cells in equal blocks."""
@@ -166,7 +160,7 @@ def _column_sums(pair: Pair, b: Any, mean: float, columns: int) -> NDArray[np.fl
     return np.bincount(known.cols, known.values - mean - b[known.rows, 0], columns).astype(np.float64)
 
 
-def _row_biases(pair: Pair, c: Any, mean: float, damping: float) -> NDArray[np.float64]:
+def _row_means(pair: Pair, c: Any, mean: float, damping: float) -> NDArray[np.float64]:
     known, rows = pair[0], pair[0].shape[0]
     weights = np.bincount(known.rows, minlength=rows) + damping
     sums = np.bincount(known.rows, known.values - mean - c[known.cols], rows)

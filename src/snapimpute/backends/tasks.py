@@ -152,22 +152,20 @@ class Tasks:
     # ---------------------------------------------------------------- faults
     def guarded(self, work: Callable[[], Any]) -> Any:
         """work(), again if a worker died meanwhile; what it leaves outlives the death of another."""
-        for attempt in range(ATTEMPTS):
+        for _ in range(ATTEMPTS):
             try:
                 out = work()
                 if time.monotonic() - self._secured >= SECURE or self._bare():
                     self._secure()
                     self._secured = time.monotonic()
-            except LOST as err:
-                if attempt + 1 == ATTEMPTS:
-                    raise ConnectionError(
-                        f"workers of the cluster died {ATTEMPTS} times in one iteration, which hints at too little "
-                        "memory: see their logs, use more or smaller blocks, and resume from the checkpoint"
-                    ) from err
+            except LOST:
+                self._recover()
             else:
                 return out
-            self._recover()
-        raise AssertionError
+        raise ConnectionError(
+            f"workers of the cluster died {ATTEMPTS} times in one iteration, which hints at too little memory: "
+            "see their logs, use more or smaller blocks, and resume from the checkpoint"
+        )
 
     def _bare(self) -> bool:
         """Whether something is there once only, and cannot be computed again, though there is room for another."""
@@ -189,7 +187,8 @@ class Tasks:
         wait(futures)
         if self._lost(futures):
             raise CancelledError
-        homes = [self.client.who_has(futures)[future.key][0] for future in futures]
+        there = self.client.who_has(futures)
+        homes = [there[future.key][0] for future in futures]
         after = dict(zip(others, others[1:] + others[:1], strict=True))
         held = iter(self._placed(futures, homes))
         spare = iter(self._placed(futures, [after.get(home, others[0]) for home in homes]) if several else [])

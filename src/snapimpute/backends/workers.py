@@ -6,7 +6,7 @@ difference to them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -70,9 +70,11 @@ class Cluster:
         blocks : int, optional
             As many as the workers have threads, if not given.
         """
-        parts = _parts(paths, (row, column, value))
-        loads = [self.client.submit(_read, *part, (row, column, value), pure=False) for part in parts]
-        return self._spread(loads, alphabet, blocks)
+        names = row, column, value
+        parts = _parts(paths, names)
+        return self._spread(
+            lambda: [self.client.submit(_read, *part, names, pure=False) for part in parts], alphabet, blocks
+        )
 
     def from_frame(
         self,
@@ -88,29 +90,37 @@ class Cluster:
         missing = [name for name in (row, column, value) if name not in frame.columns]
         if missing:
             raise ValueError(f"the frame has the columns {', '.join(map(str, frame.columns))}, not {missing[0]!r}")
-        parts = self.client.compute(list(frame[[row, column, value]].to_delayed()))
-        loads = self.client.map(_arrays_of, parts, [(row, column, value)] * len(parts), pure=False)
-        return self._spread(loads, alphabet, blocks)
+        names = row, column, value
+        parts = list(frame[[*names]].to_delayed())
+        return self._spread(
+            lambda: self.client.map(_arrays_of, self.client.compute(parts), [names] * len(parts), pure=False),
+            alphabet,
+            blocks,
+        )
 
-    def _spread(self, loads: list[Any], alphabet: AlphabetLike | None, blocks: int | None) -> SpreadObservations:
+    def _spread(
+        self, begin: Callable[[], list[Any]], alphabet: AlphabetLike | None, blocks: int | None
+    ) -> SpreadObservations:
+        """Bring together what ``begin`` reads; only how to read is remembered, should a block be lost."""
+        loads = begin()
         found = self.client.gather(self.client.map(_surveyed, loads, pure=False))
         counts = np.sum([one[0] for one in found], axis=0)
         if not counts.sum():
             raise ValueError("no observed entry: a matrix without any known value cannot be completed")
         labels = np.unique(np.concatenate([one[1] for one in found]))
         owner = _owners(counts, blocks or self.place.blocks())
-        known, belongs = (self.client.scatter(one, broadcast=True, hash=False) for one in (labels, owner))
-        split = [self.client.submit(_split, one, known, belongs, pure=False) for one in loads]
-        count = int(owner.max()) + 1
 
-        def load(block: int) -> Any:
-            pieces = [self.client.submit(_picked, one, block, pure=False) for one in split]
-            return self.client.submit(_block, pieces, labels.size, alphabet, pure=False)
+        def brought(loads: list[Any], wanted: Iterable[int]) -> list[Any]:
+            known, belongs = (self.client.scatter(one, broadcast=True, hash=False) for one in (labels, owner))
+            split = [self.client.submit(_split, one, known, belongs, pure=False) for one in loads]
+            pieces = [[self.client.submit(_picked, one, block, pure=False) for one in split] for block in wanted]
+            return [self.client.submit(_block, some, labels.size, alphabet, pure=False) for some in pieces]
 
-        held = [load(block) for block in range(count)]
+        held = brought(loads, range(int(owner.max()) + 1))
         sizes = self.client.gather(self.client.map(_sizes, held, pure=False))
         self.place.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
-        return SpreadObservations.made(self.place, self.place.root(load, held), labels)
+        root = self.place.root(lambda block: brought(begin(), [block])[0], held)
+        return SpreadObservations.made(self.place, root, labels)
 
     def write_top(
         self, observations: SpreadObservations, estimate: LowRank, folder: str | Path, *, k: int = 10

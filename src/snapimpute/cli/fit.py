@@ -49,8 +49,10 @@ def fit(
             raise typer.BadParameter("--report is not made on a cluster")
         from snapimpute.cli.on_cluster import fit_on_cluster
 
-        fit_on_cluster(cluster, table, model, top, reading, fitting, talk)
+        interrupted = fit_on_cluster(cluster, table, model, top, reading, fitting, talk)
         talk.done()
+        if interrupted:
+            raise typer.Exit(INTERRUPTED)
         return
     if len(table) > 1 or top is not None:
         raise typer.BadParameter("several files, and --top, go with --cluster only")

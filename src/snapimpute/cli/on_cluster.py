@@ -16,7 +16,7 @@ from snapimpute.cli.talk import Talk
 from snapimpute.files import write_atomically
 from snapimpute.machine import in_words
 from snapimpute.operators.threads import thread_count
-from snapimpute.plan import Plan, settle
+from snapimpute.plan import Plan, TuningInterruptedError, settle
 from snapimpute.solvers import Result
 
 LIMIT = 10.0
@@ -25,8 +25,10 @@ LIMIT = 10.0
 
 def fit_on_cluster(
     address: str, files: list[str], model: Path, top: int | None, reading: Reading, fitting: Fitting, talk: Talk
-) -> None:
-    """Read, choose, fit and write, without gathering anything as high as the table."""
+) -> bool:
+    """Read, choose, fit and write, without gathering anything as high as the table; whether it was interrupted."""
+    if model.exists() and (not model.is_dir() or any(model.iterdir())):
+        raise FileExistsError(f"{model} is there already: with --cluster give a new folder, or an empty one")
     if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
         raise ValueError("on a cluster give one alphabet for all columns, such as --alphabet 1:5")
     alphabet, options = Alphabet.of(reading.spec.default), reading.options
@@ -40,7 +42,7 @@ def fit_on_cluster(
         talk.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
         talk.say(f"blocks: {known.place.count}, of {min(known.place.cut.observed):,} cells and more")
         talk.note(rows=m, columns=n, known=count, blocks=known.place.count)
-        plan, result = _fitted(known, alphabet, fitting, talk)
+        plan, result, interrupted = _fitted(known, alphabet, fitting, talk)
         written = there.write_factors(known, result.estimate, model / "rows")
         told = _told(plan, result, alphabet)
         write_atomically(model / "columns.parquet", there.columns_as_parquet(known, result.estimate))
@@ -50,6 +52,7 @@ def fit_on_cluster(
         if top is not None:
             best = there.write_top(known, result.estimate, model / "top", k=top)
             talk.say(f"the best {top} of each row: {len(best)} files in {model / 'top'}")
+    return interrupted
 
 
 @contextmanager
@@ -80,11 +83,10 @@ def connected(address: str, talk: Talk) -> Iterator[Any]:
 def _introduce(client: Any, talk: Talk) -> None:
     """Say who does the work, once there is somebody, and refuse workers with other versions."""
     client.wait_for_workers(1, timeout=60)
-    client.get_versions(check=False)
     theirs = client.run(_version)
     other = {version for version in theirs.values() if version != snapimpute.__version__}
     if other:
-        raise RuntimeError(
+        raise ImportError(
             f"workers have snapimpute {', '.join(sorted(map(str, other)))}, and this is {snapimpute.__version__}: "
             "install the same version everywhere"
         )
@@ -99,7 +101,8 @@ def _version() -> str:
     return snapimpute.__version__
 
 
-def _fitted(known: Any, alphabet: Alphabet, fitting: Fitting, talk: Talk) -> tuple[Plan, Result]:
+def _fitted(known: Any, alphabet: Alphabet, fitting: Fitting, talk: Talk) -> tuple[Plan, Result, bool]:
+    """What was chosen and fitted, and whether that was interrupted, with the best so far kept."""
     limits: dict[str, Any] = {
         "max_iter": fitting.max_iter,
         "tol": fitting.tol,
@@ -109,11 +112,16 @@ def _fitted(known: Any, alphabet: Alphabet, fitting: Fitting, talk: Talk) -> tup
         "random_state": fitting.seed,
     }
     with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
-        plan = settle(known, alphabet, **fitting.choices(), solver=fitting.solver, progress=watcher.tried, **limits)
+        chosen: dict[str, Any] = {**fitting.choices(), "solver": fitting.solver, "progress": watcher.tried}
+        try:
+            plan, interrupted = settle(known, alphabet, **chosen, **limits), False
+        except TuningInterruptedError as err:
+            talk.warn("interrupted: going on with the best so far")
+            plan, interrupted = err.plan, True
         result = plan.fit(known, fitting.solver, callback=watcher.iterated, **limits)
     talk.say(f"strengths: λ = {plan.lam:.4g}, ξ = {plan.xi:.3g}, centre {plan.recipe.center or 'none'}")
     talk.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
-    return plan, result
+    return plan, result, interrupted or result.status.code == "interrupted"
 
 
 def _told(plan: Plan, result: Result, alphabet: Alphabet) -> dict[str, Any]:
