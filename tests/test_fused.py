@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
@@ -21,7 +22,7 @@ if not GPU:
         pytest.skip("there is no GPU, and TRITON_INTERPRET=1 was not set in time", allow_module_level=True)
     torch.set_num_threads(1)
 
-from snapimpute.backends import forms, fused, place_named  # noqa: E402
+from snapimpute.backends import forms, fused, gathers, place_named  # noqa: E402
 from snapimpute.backends.fused_operator import FusedMapped, chosen  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"
@@ -112,9 +113,27 @@ def test_entries(dtype: Any) -> None:
     rng = np.random.default_rng(0)
     rows, cols = rng.integers(0, 30, 150).astype(np.int32), rng.integers(0, 40, 150).astype(np.int32)
     given = [torch.tensor(one, device=DEVICE) for one in (left, right, rows, cols)]
-    found = fused.entries(given[0].to(dtype), given[1].to(dtype), given[2], given[3]).cpu().numpy()
+    found = gathers.entries(given[0].to(dtype), given[1].to(dtype), given[2], given[3]).cpu().numpy()
     np.testing.assert_allclose(found, (left[rows] * right[cols]).sum(axis=1), rtol=1e-5, atol=1e-5)
-    assert fused.entries(given[0], given[1], given[2][:0], given[3][:0]).numel() == 0
+    assert gathers.entries(given[0], given[1], given[2][:0], given[3][:0]).numel() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("counts", [[3, 0, 7, 1], [0, 0], [5, 1300, 0, 512, 513], []])
+@pytest.mark.parametrize("width", [1, 20, 150])
+def test_lane_sums(dtype: Any, counts: list[int], width: int) -> None:
+    """Lanes that are empty, short, just one piece long, and of several pieces."""
+    rng = np.random.default_rng(0)
+    pointers = np.concatenate([[0], np.cumsum(np.array(counts, dtype=np.int64))]).astype(np.int64)
+    indices = rng.integers(0, 40, pointers[-1]).astype(np.int32)
+    values, block = rng.standard_normal(len(indices)), rng.standard_normal((40, width))
+    ends, where, v, b = (torch.tensor(one, device=DEVICE) for one in (pointers, indices, values, block))
+    lanes = gathers.Lanes(place_named("torch:cpu").array(ends), where, None)
+    found = gathers.lane_sums(lanes.pieces, where, v.to(dtype), b.to(dtype)).cpu().numpy()
+    wanted = np.array([values[a:z] @ block[indices[a:z]] for a, z in itertools.pairwise(pointers)])
+    assert found.shape == (len(counts), width)
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-4
+    np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=tolerance, atol=tolerance)
 
 
 def test_maps_that_kernels_do_not_know() -> None:

@@ -31,12 +31,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from snapimpute.backends.forms import GAINS, Form
-from snapimpute.backends.fused_kernels import mapped_product, mapped_total, sampled_product
+from snapimpute.backends.fused_kernels import mapped_product, mapped_total
 
 PRECISIONS = ("bf16", "fp16", "tf32", "float32")
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "float32": torch.float16}
@@ -44,9 +43,6 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "
 
 MOST_COLUMNS = 256
 """Of the factors, and of B; in "float32" the factors have three times as many inside."""
-
-CELLS = 64
-"""Entries that one program of a sampled product computes."""
 
 BLOCK = 128
 """Factors are padded to a multiple of so many rows."""
@@ -280,14 +276,3 @@ def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> fl
     cells = left.shape[0] * right.shape[0]
     parabola = 0.5 * form.bend * squares + form.tilt * float(wide.sum(0) @ high.sum(0)) + form.constant * cells
     return parabola - form.unit**2 * found
-
-
-def entries(left: Tensor, right: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-    """Σ_k left[rows, k] right[cols, k], without an array of the rows that are read."""
-    count, rank = rows.numel(), left.shape[1]
-    out = torch.empty(count, dtype=left.dtype, device=left.device)
-    if count:
-        sampled_product[(triton.cdiv(count, CELLS),)](
-            left.contiguous(), right.contiguous(), rows, cols, out, count, rank, PIECE=32, CELLS=CELLS
-        )
-    return out

@@ -252,20 +252,3 @@ def mapped_total(
         cost = _map(s, P, n0, n1, n2, n3, n4, n5, n6, n7, KIND, COUNT, tl.float32, PLAIN)
         total += tl.where(inside & ((start + tl.arange(0, BN))[None, :] < n), cost, 0.0)
     tl.store(OUT + row + tl.arange(0, BM), tl.sum(total.to(tl.float64), axis=1))
-
-
-@triton.jit
-def sampled_product(LEFT, RIGHT, ROWS, COLS, OUT, count, rank, PIECE: tl.constexpr, CELLS: tl.constexpr):
-    """OUT[p] ← Σ_k left[rows[p], k] right[cols[p], k] for a block of cells p."""
-    p = tl.program_id(0).to(tl.int64) * CELLS + tl.arange(0, CELLS)
-    inside = p < count
-    rows = tl.load(ROWS + p, mask=inside, other=0).to(tl.int64)
-    cols = tl.load(COLS + p, mask=inside, other=0).to(tl.int64)
-    total = tl.zeros([CELLS, PIECE], LEFT.dtype.element_ty)
-    for start in range(0, rank, PIECE):
-        k = start + tl.arange(0, PIECE)
-        there = inside[:, None] & (k < rank)[None, :]
-        left = tl.load(LEFT + rows[:, None] * rank + k[None, :], mask=there, other=0.0)
-        right = tl.load(RIGHT + cols[:, None] * rank + k[None, :], mask=there, other=0.0)
-        total += left * right
-    tl.store(OUT + p, tl.sum(total, axis=1), mask=inside)

@@ -120,8 +120,9 @@ class TorchPlace(Place):
         (m, n), rows, cols = observations.shape, self.put(observations.rows), self.put(observations.cols)
         order = torch.argsort(cols.tensor, stable=True)  # rows stay sorted inside a column
         there: Any = self.array(order)
-        by_row = Compressed(self._pointers(rows.tensor, m), cols, None)
-        by_col = Compressed(self._pointers(cols.tensor, n), rows[there], there)
+        lanes = Compressed if self.gathers is None else self.gathers.Lanes
+        by_row = lanes(self._pointers(rows.tensor, m), cols, None)
+        by_col = lanes(self._pointers(cols.tensor, n), rows[there], there)
         return rows, cols, by_row, by_col
 
     def _pointers(self, lanes: Tensor, count: int) -> Any:
@@ -150,8 +151,8 @@ class TorchPlace(Place):
         return cast(Array, out.cpu().numpy().reshape(shape)) if host else self.array(out)
 
     def _sampled(self, left: Tensor, right: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-        if self.fused is not None:
-            found: Tensor = self.fused.entries(left, right, rows, cols)
+        if self.gathers is not None:
+            found: Tensor = self.gathers.entries(left, right, rows, cols)
             return found
         out = torch.empty(rows.numel(), dtype=left.dtype, device=self.device)
         step = CHUNK[self.device.type]
@@ -168,6 +169,11 @@ class TorchPlace(Place):
         """Σ_p values[p] block[indices[p]] over the entries p of each lane."""
         right = self.tensor(block)
         indptr, indices = self.tensor(lanes.indptr), self.tensor(lanes.indices)
+        if self.gathers is not None:
+            whole: Any = lanes
+            return self.array(
+                self.gathers.lane_sums(whole.pieces, indices, self.tensor(values).to(right.dtype), right)
+            )
         shape = (indptr.numel() - 1, right.shape[0])
         sparse = torch.sparse_csr_tensor(
             indptr.to(indices.dtype) if values.size < 1 << 31 else indptr,
@@ -196,6 +202,15 @@ class TorchPlace(Place):
         from snapimpute.backends import fused
 
         return fused
+
+    @cached_property
+    def gathers(self) -> Any:
+        """The module of kernels for sums over observed cells; None on a device that has none."""
+        if self.device.type != "cuda":
+            return None
+        from snapimpute.backends import gathers
+
+        return gathers
 
     def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
         """f(X) as an operator, in one kernel where there is one, else by tiles."""
