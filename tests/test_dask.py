@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 import snapimpute as si
 from snapimpute.operators import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
@@ -379,6 +384,78 @@ def test_workers_may_die() -> None:
     assert len(set(killed)) == 2
     np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=1e-12)
     np.testing.assert_allclose(there.x.to_dense(), here.x.to_dense(), atol=1e-10)
+
+
+DRIVER = """
+import os, signal, sys
+import distributed, snapimpute as si
+address, folder, run = sys.argv[1:]
+with distributed.Client(address) as client:
+    known = si.cluster(client).read_parquet(folder, row="user", column="item", value="stars", blocks=3)
+    problem = si.Problem(known, si.Nuclear(2.0), si.L1("1:5", xi=0.05))
+    checkpoint = si.solvers.Checkpoint(run, every_seconds=0)
+
+    def die(info):
+        if info.iteration == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    si.solve(problem, "apg", max_iter=6, tol=0, callback=die, checkpoint=checkpoint, alphabet_term="sampled")
+"""
+"""Begins a fit, and is killed in the third iteration."""
+
+
+def test_a_lost_driver_leaves_a_run_to_go_on_with(client: Any, tmp_path: Any) -> None:
+    """Another process goes on, with data that are read anew; the arrays of the rows were never in one place."""
+    known, run = data(), tmp_path / "run.safetensors"
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", known, 2)
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster:
+        arguments = [cluster.scheduler_address, str(tmp_path / "in"), str(run)]
+        done = subprocess.run([sys.executable, "-c", DRIVER, *arguments], check=False, capture_output=True)  # noqa: S603
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    with safe_open(run, framework="np") as file:
+        shapes = {tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    assert not {known.shape[0], len(known)} & {length for shape in shapes for length in shape}
+    there = si.cluster(client).read_parquet(tmp_path / "in", blocks=3, **NAMES)
+    problem = si.Problem(there, si.Nuclear(2.0), si.L1("1:5", xi=0.05))
+    options: dict[str, Any] = {"max_iter": 6, "tol": 0, "alphabet_term": "sampled"}
+    resumed = si.solve(problem, "apg", checkpoint=run, **options)
+    whole = si.solve(problem, "apg", **options)
+    assert resumed.history["iteration"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert resumed.history["seconds"][2] != whole.history["seconds"][2]
+    np.testing.assert_allclose(resumed.history["objective"], whole.history["objective"], rtol=1e-12)
+    parts = tmp_path / "run.safetensors.parts"
+    assert len(list(parts.iterdir())) == 1  # those before are gone
+    others = si.cluster(client).read_parquet(tmp_path / "in", blocks=2, **NAMES)
+    with pytest.raises(ValueError, match=r"setting backend differs \('dask, 3 blocks' then, 'dask, 2 blocks' now"):
+        si.solve(replace(problem, observations=others), "apg", checkpoint=run, **options)
+    one = next(parts.rglob("1.npy"))
+    one.write_bytes(one.read_bytes()[:-1] + b"?")
+    with pytest.raises(ValueError, match="does not match its checksum, so it is damaged"):
+        si.solve(problem, "apg", checkpoint=run, **options)
+
+
+def test_a_full_disk(tmp_path: Any) -> None:
+    """Of the workers: a fit goes on without its checkpoint, results are an error, and nothing is half there."""
+    known = data((300, 40))
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", known, 2)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as made,
+        distributed.Client(made) as client,
+    ):
+        cluster = si.cluster(client)
+        there = cluster.read_parquet(tmp_path / "in", **NAMES)
+        client.run(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        problem = si.Problem(there, si.Nuclear(2.0))
+        options: dict[str, Any] = {"max_iter": 2, "tol": 0, "checkpoint": si.solvers.Checkpoint(tmp_path / "run", 0)}
+        with pytest.warns(UserWarning, match=r"the checkpoint .*run could not be written: .*File too large"):
+            result = si.solve(problem, "apg", **options)
+        assert result.n_iter == 2
+        with pytest.raises(OSError, match="File too large"):
+            cluster.write_top(there, result.estimate, tmp_path / "top")
+    assert not (tmp_path / "run").exists()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != tmp_path / "in"]
 
 
 def test_put_knows_the_sides(place: Any) -> None:

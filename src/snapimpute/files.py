@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
+def write_atomically(path: Path, data: bytes | memoryview, *, durable: bool = False) -> None:
     """Write a file so that other processes see the old content or the new, never a part of it.
 
     ``durable`` waits until the disk has the content, so that the same holds if the machine goes down.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from snapimpute.backends.blocks import Blocks
+from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
 from snapimpute.operators import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sample, Sparse
 from snapimpute.operators import kernels as entries_kernels
@@ -192,4 +196,21 @@ def applied(x: Array, kernel: str, *arguments: Any) -> Array:
     out = x.copy()
     maker = getattr(kernels, kernel, None) or getattr(table, kernel)
     maker(out, *arguments)
+    return out
+
+
+def stored(x: Array, path: Path) -> str:
+    """Write a block; its digest."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(x), allow_pickle=False)
+    write_atomically(path, buffer.getbuffer(), durable=True)
+    return hashlib.sha256(buffer.getbuffer()).hexdigest()
+
+
+def fetched(path: Path, digest: str) -> Array:
+    """Read a block that was written."""
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ValueError(f"{path} does not match its checksum, so it is damaged")
+    out: Array = np.load(io.BytesIO(content), allow_pickle=False)
     return out

@@ -10,6 +10,7 @@ numpy's and the compiled code's, the same as on one machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -66,7 +67,14 @@ class DaskPlace(Tasks, Place):
     def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.name = f"dask on {client.scheduler.address}"
+        self.spread = False
+        """Whether the observations were read by the workers: then this machine may not hold an array of all rows."""
         self._cut: Cut | None = None
+
+    @property
+    def kind(self) -> str:
+        """Wherever the cluster is; arrays that it has written are in as many blocks."""
+        return f"dask, {self.count} blocks" if self.spread else "dask"
 
     @property
     def cut(self) -> Cut:
@@ -96,6 +104,34 @@ class DaskPlace(Tasks, Place):
         lengths = self.cut.lengths(side)
         tree = Call(local.full, PerBlock(lengths), shape[1], value, np.dtype(dtype))
         return cast(Array, Blocks(self, Written(tree), lengths, np.empty((0, shape[1]), dtype), side))
+
+    def stored(self, array: Any, path: Path) -> list[Any] | None:
+        """Have the workers write their blocks of an array, if they read the observations, too.
+
+        Raises
+        ------
+        OSError
+            If one cannot be written, or is not to be seen from here.
+        """
+        if not self.spread:
+            return None
+        path.mkdir(parents=True, exist_ok=True)
+        found = self.each(local.stored, array, self.per_block(_parts(path, self.count)))
+        missing = [part for part in _parts(path, self.count) if not part.exists()]
+        if missing:
+            raise FileNotFoundError(f"{missing[0]}: written by a worker, and not there; all must see the same files")
+        return [found, array.meta.dtype.str, array.meta.shape[1:], array.side]
+
+    def fetched(self, path: Path, *known: Any) -> Any:
+        """An array that workers have written, in the same blocks."""
+        digests, dtype, columns, side = known
+        if len(digests) != len(self.cut):
+            raise ValueError(f"{path} has {len(digests)} blocks, here are {len(self.cut)}")
+        tree = Call(local.fetched, self.per_block(_parts(path, self.count)), self.per_block(digests))
+        meta = np.empty((0, *columns), np.dtype(dtype))
+        out = Blocks(self, self.written(tree, keep=True), self.cut.lengths(side), meta, side)
+        self.each(len, out)  # read now: the files may be replaced
+        return out
 
     def per_block(self, values: Iterable[Any]) -> PerBlock:
         """A tree that is another small value for each block."""
@@ -230,6 +266,10 @@ def balanced(observations: Observations, blocks: int) -> Cut:
     wanted = load[-1] * np.arange(1, blocks) / blocks
     borders = np.unique([0, *np.searchsorted(load, wanted), m])
     return Cut(borders, np.diff(pointers[borders]))
+
+
+def _parts(folder: Path, count: int) -> list[Path]:
+    return [folder / f"{block}.npy" for block in range(count)]
 
 
 def _piece(observations: Observations, start: int, stop: int) -> Observations:

@@ -37,6 +37,7 @@ class SpreadObservations(Observations):
     def made(cls, place: DaskPlace, root: Written, labels: NDArray[Any]) -> SpreadObservations:
         """Of blocks that are pairs of observations and labels of rows."""
         there = Call(_observations, Given(root))
+        place.spread = True
 
         def field(name: str, kind: DTypeLike) -> Any:
             tree = Call(getattr, there, name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,6 +54,11 @@ class Place(ABC):
     name: str
     """As a status says it, for instance "torch on cuda:0"."""
 
+    @property
+    def kind(self) -> str:
+        """All of a place that an answer may depend on, to the last bit."""
+        return self.name
+
     def free_memory(self) -> int | None:
         """Bytes that are free there; None where nobody knows, or where it is that of this machine."""
         return None
@@ -60,6 +66,14 @@ class Place(ABC):
     def guarded(self, work: Callable[[], Any]) -> Any:
         """work(), one iteration of a solver say; a place that may lose something meanwhile makes up for it."""
         return work()
+
+    def stored(self, array: Any, path: Path) -> list[Any] | None:
+        """Write an array from where it is, if this machine may not be able to hold it; what `fetched` has to know."""
+        return None
+
+    def fetched(self, path: Path, *known: Any) -> Any:
+        """An array that `stored` has written."""
+        raise ValueError(f"no arrays are read from {path} by {self.name}")
 
     @abstractmethod
     def put(self, array: Any, side: int) -> Any:

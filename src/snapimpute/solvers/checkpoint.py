@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -134,9 +136,12 @@ class Keeper:
         place: Place | None = None,
     ) -> None:
         self.path, self.every_seconds, self._place = to.path, to.every_seconds, place
-        self._fingerprint = fingerprint(problem, solver, settings)
+        kind = {} if place is None else {"backend": place.kind}
+        self._fingerprint = fingerprint(problem, solver, {**settings, **kind})
         self._known = _known_classes(problem, solver)
         self._given = {f.name: getattr(problem, f.name) for f in fields(problem)}
+        self._parts = self.path.with_name(f"{self.path.name}.parts")
+        """What the workers of a cluster write of a run, a folder for each time."""
         self._since = time.monotonic()
 
     def due(self) -> bool:
@@ -145,15 +150,27 @@ class Keeper:
 
     def save(self, saved: Saved) -> None:
         """Replace the file at once as a whole; a run that is killed meanwhile leaves the one before."""
-        encoder = Encoder(self._known, self._given)
+        folder = self._parts / uuid.uuid4().hex
+        try:
+            self._write(saved, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        for other in self._parts.glob("*"):  # of the files before
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+        self._since = time.monotonic()
+
+    def _write(self, saved: Saved, folder: Path) -> None:
+        encoder = Encoder(self._known, self._given, folder=folder)
         content = {"fingerprint": self._fingerprint, "tree": encoder.node(saved)}
+        content |= {"parts": folder.name} if encoder.apart else {}
         document = json.dumps(_writer() | content, allow_nan=False)
         if len(document) > MAX_TEXT:
             size = f"{len(saved.rows):,} iterations make {len(document):,} bytes"
             raise ValueError(f"the history is too long for a checkpoint: {size}, above {MAX_TEXT:,}")
         metadata = {"document": document, "sha256": checksum(document, encoder.tensors)}
         write_atomically(self.path, as_safetensors(encoder.tensors, metadata=metadata), durable=True)
-        self._since = time.monotonic()
 
     def load(self) -> Saved | None:
         """What was saved, or None if there is no file; one that does not belong to this run is refused."""
@@ -166,9 +183,10 @@ class Keeper:
         differences = _differences(document.get("fingerprint", {}), self._fingerprint)
         if differences:
             raise ValueError(f"the checkpoint {self.path} belongs to another problem: {differences}. {ADVICE}")
+        folder = self._parts / uuid.UUID(document["parts"]).hex if "parts" in document else None
         try:
-            saved = Decoder(self._known, self._given, tensors, self._place).value(document["tree"])
-        except (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as err:
+            saved = Decoder(self._known, self._given, tensors, self._place, folder).value(document["tree"])
+        except (OSError, KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as err:
             self._refuse(f"its content cannot be restored ({type(err).__name__}: {err})")
         if not isinstance(saved, Saved):
             self._refuse(f"it holds a {type(saved).__name__}, not a run")

@@ -280,7 +280,8 @@ class _Run:
         if self.keeper is None or self.unsaved is None:
             return
         try:
-            self.keeper.save(replace(self.unsaved, done=done))
+            keeper, saved = self.keeper, replace(self.unsaved, done=done)
+            self._guarded(lambda: keeper.save(saved))
         except (OSError, TypeError, ValueError) as err:  # the run is worth more than its checkpoint
             warnings.warn(f"the checkpoint {self.keeper.path} could not be written: {err}", stacklevel=4)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from numbers import Integral, Real
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -139,8 +140,13 @@ class Encoder:
     completed; one that is met again is a reference to its number.
     """
 
-    def __init__(self, known: Known, given: Mapping[str, Any], what: str = "checkpoint") -> None:
+    def __init__(
+        self, known: Known, given: Mapping[str, Any], what: str = "checkpoint", folder: Path | None = None
+    ) -> None:
         self.tensors: Tensors = {}
+        self.apart = 0
+        """Arrays that are written into the folder, by whoever has them."""
+        self._folder = folder
         self._what = what
         self._names = {kind: name for name, kind in known.items()}
         self._given = {id(value): name for name, value in given.items() if value is not None}
@@ -180,8 +186,13 @@ class Encoder:
             return ["dict", {name: self.node(item) for name, item in value.items()}]
         if kind in (np.ndarray, np.memmap):
             return self._array(value)
-        if place_of(value) is not None and hasattr(value, "to_host"):
-            return ["elsewhere", self._array(value.to_host()), value.side]
+        place = place_of(value)
+        if place is not None and hasattr(value, "to_host"):
+            stored = None if self._folder is None else place.stored(value, self._folder / str(self.apart))
+            if stored is None:
+                return ["elsewhere", self._array(value.to_host()), value.side]
+            self.apart += 1
+            return ["apart", self.apart - 1, stored]
         if kind in self._names:
             return ["object", self._names[kind], [self.node(part) for part in self._contents(value)]]
         takes = "numbers, text, arrays, LowRank, containers of these"
@@ -209,8 +220,15 @@ class Encoder:
 class Decoder:
     """Turns the tree back into values, and counts as the encoder did."""
 
-    def __init__(self, known: Known, given: Mapping[str, Any], tensors: Tensors, place: Place | None = None) -> None:
-        self._known, self._given, self._tensors, self._place = known, given, tensors, place
+    def __init__(
+        self,
+        known: Known,
+        given: Mapping[str, Any],
+        tensors: Tensors,
+        place: Place | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self._known, self._given, self._tensors, self._place, self._folder = known, given, tensors, place, folder
         self._made: list[Any] = []
 
     def value(self, node: Any) -> Any:
@@ -241,6 +259,8 @@ class Decoder:
         if kind == "elsewhere":
             array = self._array(*content[1:])
             return array if self._place is None else self._place.put(array, *rest)
+        if kind == "apart" and self._place is not None and self._folder is not None:
+            return self._place.fetched(self._folder / str(int(content)), *rest[0])
         if kind == "object":
             if content not in self._known:
                 raise ValueError(f"the class {content} is not one that such files hold")
