@@ -20,9 +20,10 @@ from distributed import Client, LocalCluster
 
 import snapimpute as si
 from common import save
+from snapimpute.recipe import offsets
 from snapimpute.scaling import cluster_forecast
 
-WORKERS, LIMIT = 2, "2GiB"
+WORKERS, LIMIT, ITERATIONS = 2, "2GiB", 16
 
 
 def files(folder: Path, shape: tuple[int, int], ratings: int, parts: int) -> int:
@@ -73,25 +74,29 @@ def large(client: Any, *, small: bool) -> dict[str, Any]:
         begin = time.perf_counter()
         known = si.cluster(client).read_parquet(folder, alphabet="1:5")
         read = time.perf_counter() - begin
-        marks: list[tuple[float, int]] = []
+        marks: list[tuple[float, int, int]] = []
 
-        def mark(_: Any) -> None:
-            marks.append((time.perf_counter(), loopback()))
+        def mark(info: Any) -> None:
+            marks.append((time.perf_counter(), loopback(), info.x.rank))
 
-        problem = si.Problem(known, si.Nuclear(60.0), si.L1("1:5", xi=0.02))
-        options: dict[str, Any] = {"max_rank": 16, "alphabet_term": "sampled", "evaluate_every": 12}
-        result = si.solve(problem, "ais-impute", max_iter=12, tol=0, callback=mark, **options)
-    steps = np.diff(np.array(marks), axis=0)[3:-1]
-    plan = cluster_forecast(shape, count, result.x.rank, workers=WORKERS, solver="ais-impute")
+        problem = si.Problem(known, si.Nuclear(60.0), si.L1("1:5", xi=0.02), offsets(known, "mean"))
+        options: dict[str, Any] = {"max_rank": 16, "alphabet_term": "sampled", "evaluate_every": ITERATIONS}
+        result = si.solve(problem, "ais-impute", max_iter=ITERATIONS, tol=0, callback=mark, **options)
+    seconds, sent, _ = np.diff(np.array(marks), axis=0)[3:-1].T  # all but the first, and the last, which is evaluated
+    plans = [cluster_forecast(shape, count, rank, workers=WORKERS, solver="ais-impute") for _, _, rank in marks]
+    expected = np.array([plan.sent for plan in plans[4:-1]])
+    plan = plans[-1]
     workers = client.run(os.getpid)
     return {
         "shape": shape,
         "ratings": count,
         "seconds to read": read,
         "rank": result.x.rank,
-        "seconds of an iteration": float(np.median(steps[:, 0])),
-        "bytes of an iteration": float(np.median(steps[:, 1])),
-        "bytes expected": plan.sent,
+        "seconds of an iteration": float(np.median(seconds)),
+        "seconds expected": plan.seconds,
+        "bytes of an iteration": float(np.median(sent)),
+        "bytes expected": float(np.median(expected)),
+        "measured beside expected": [round(float(one), 3) for one in sent / expected],
         "peak of workers": [peak(pid) for pid in workers.values()],
         "expected of a worker": plan.memory_per_worker,
         "peak here": peak(os.getpid()),

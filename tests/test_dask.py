@@ -483,11 +483,14 @@ def test_the_command_fits_on_a_cluster(client: Any, tmp_path: Any) -> None:
     written(tmp_path / "in", known, 2)
     files, address = sorted((tmp_path / "in").iterdir()), client.scheduler.address
     given = ["--triplets", "user,item,stars", "-a", "1:5", "--lam", 4, "--xi", 0.02, "--center", "biases"]
-    more = ["--solver", "apg", "--max-iter", 3, "--model", tmp_path / "out", "--top", 2, "--json"]
+    saved = ["--checkpoint", tmp_path / "run.safetensors"]
+    more = ["--solver", "apg", "--max-iter", 3, "--model", tmp_path / "out", "--top", 2, "--json", *saved]
     done = run("fit", *files, "--cluster", address, *given, *more)
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
     assert (facts["rows"], facts["columns"], facts["known"]) == (*known.shape, len(known))
+    assert facts["expected"]["memory_per_worker"] > 200 << 20
+    assert (tmp_path / "run.safetensors").exists()
     assert facts["lam"] == json.loads((tmp_path / "out" / "model.json").read_text())["lam"] == 4
     rows = pd.concat(map(pd.read_parquet, sorted((tmp_path / "out" / "rows").iterdir()))).set_index("row")
     columns = pd.read_parquet(tmp_path / "out" / "columns.parquet").set_index("column")
@@ -515,7 +518,7 @@ def test_the_command_says_what_is_wrong(client: Any, tmp_path: Any, monkeypatch:
     assert "workers have snapimpute 0.0.9, and this is" in str(old.exception)
     several = run("fit", "a.csv", "b.csv", "--model", tmp_path / "out")
     assert several.exit_code == 2
-    assert "go with --cluster only" in several.output
+    assert "several files: goes with --cluster only" in several.output
     assert not (tmp_path / "out").exists()
 
 

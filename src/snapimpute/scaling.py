@@ -1,31 +1,47 @@
 """What a fit on a cluster will need, before it is started: memory of a worker, bytes sent, operations, time.
 
 Counted from the sizes, as `solvers.workload` counts for one machine. An iteration
-sends arrays of n rows only: some to all workers, and one back for each
-transposed product. Each of them passes from here to the scheduler and on to W
-workers, or back the same way, so that it is counted W + 1 times.
+sends arrays of n rows to all workers, and one back for each transposed product.
+Each of them passes from here to the scheduler and on to W workers, or back the
+same way, so that it is counted W + 1 times. And it sends arrays of m rows from
+worker to worker: the factors that are kept on two of them.
+
+The constants below were measured by `benchmarks/cluster.py` with 20 million
+entries on two workers, which also compares the whole with what is counted here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from snapimpute.machine import in_words, operations_in_words, seconds_in_words
 from snapimpute.operators.svd import FRESH, GUARD
+from snapimpute.operators.tiled import KEPT_SAMPLE
 from snapimpute.solvers.registry import named
 from snapimpute.solvers.workload import HABITS, TYPICAL, Case
 
-KEPT_TWICE = 3
-"""Row factors of an iteration that are there twice, at most: of X, of the X before, and of the best."""
+BASE = 200 << 20
+"""Bytes of a worker that has no data yet."""
 
-SENT_OUT = 6
-"""Arrays of n rows that a worker holds at a time."""
+PER_ENTRY = 24
+"""Bytes of an observed cell: row, column, value, and its place among those of the column."""
 
-READING = 48
+ON_OMEGA = 8
+"""Numbers for each observed cell: those of X, of the X before and of Y, of the operator twice, and temporaries."""
+
+BASES = 10
+"""Arrays of m rows in a partial SVD."""
+
+READING = 135
 """Bytes of an entry while blocks are put together: labels, numbers, values, the order, and copies of these."""
+
+SPEED = 2e9
+"""Operations a second of a worker with one thread, all parts of an iteration taken together."""
+
+REMEMBERED = 6
+"""Arrays of n rows that a worker holds at a time."""
 
 GIGABIT = 1.25e8
 """Bytes a second of a network of one gigabit."""
@@ -81,7 +97,7 @@ def cluster_forecast(
     sampled: bool = True,
     fraction: int | None = None,
     dtype: str = "float64",
-    flops_per_second: float = 2e9,
+    flops_per_second: float = SPEED,
     bytes_per_second: float = GIGABIT,
 ) -> ClusterForecast:
     """What to expect of a fit on so many workers.
@@ -101,7 +117,7 @@ def cluster_forecast(
         One of so many cells is drawn; as many as were observed if not given.
     dtype : str
     flops_per_second : float
-        Of a worker, all parts of an iteration taken together; 2 Gflop/s is what products with sparse matrices reach.
+        Of a worker, all parts of an iteration taken together; what was measured if not given.
     bytes_per_second : float
         Of one connection; a network of one gigabit if not given.
 
@@ -126,15 +142,24 @@ def cluster_forecast(
         sampled=discrete and sampled,
         fraction=drawn if discrete and sampled else 1,
     )
-    share = Case(**{**_fields(case), "shape": (-(-m // workers), n), "observed": -(-observed // workers)})
+    rows, entries = -(-m // workers), -(-observed // workers)
     out, back = columns_sent(case)
-    sent = (workers + 1) * item * n * (out + back)
-    held = sum(share.memory().values()) + KEPT_TWICE * item * share.shape[0] * rank + SENT_OUT * item * n * (2 * rank)
-    reading = READING * share.observed
+    kept = columns_kept(case) if workers > 1 else 0
+    sent = (workers + 1) * item * n * (out + back) + item * m * kept
     flops = sum(case.work().flops.values())
     seconds = flops / (workers * flops_per_second) + sent / ((workers + 1) * bytes_per_second) * 2
-    driver = item * n * (SENT_OUT + 8) * (rank + GUARD)
-    return ClusterForecast(case, workers, int(max(held, reading)), int(driver), int(sent), flops, seconds)
+    width = rank + GUARD + FRESH
+    fit = entries * (PER_ENTRY + ON_OMEGA * item) + item * (
+        rows * (BASES * width + 2 * kept) + n * REMEMBERED * width
+    )
+    fit += 2 * case.tile_size * int(min(rows * n * case.tiled / case.fraction, KEPT_SAMPLE))
+    driver = BASE + item * n * (REMEMBERED + BASES) * width
+    return ClusterForecast(case, workers, BASE + max(fit, READING * entries), int(driver), int(sent), flops, seconds)
+
+
+def columns_kept(case: Case) -> int:
+    """Columns of m rows that are copied to another worker in an iteration: of X, and of a sampler's past."""
+    return case.rank + 2 * (case.rank + GUARD) * case.sampled
 
 
 def columns_sent(case: Case) -> tuple[int, int]:
@@ -150,7 +175,3 @@ def columns_sent(case: Case) -> tuple[int, int]:
         out += again + (r + again)  # the spaces of the past, and what is kept of it
         back += r
     return out, back
-
-
-def _fields(case: Case) -> dict[str, Any]:
-    return {name: getattr(case, name) for name in case.__dataclass_fields__}

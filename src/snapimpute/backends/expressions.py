@@ -6,6 +6,7 @@ time, on one thread: it is blocks that are spread over threads and machines.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -69,21 +70,36 @@ def numbered(tree: Any, numbers: dict[int, int], done: dict[int, Any]) -> Any:
 
 
 def evaluated(block: int, *given: Any, tree: Any) -> Any:
-    """The value of a tree for one block; what occurs twice in it is computed once."""
-    done: dict[int, Any] = {}
-
-    def value(one: Any) -> Any:
-        if isinstance(one, Given):
-            return given[one.source]
-        if isinstance(one, PerBlock):
-            return one.values[block]
-        if type(one) is tuple:
-            return tuple(value(part) for part in one)
-        if not isinstance(one, Call):
-            return one
-        if id(one) not in done:
-            done[id(one)] = one.function(*(value(part) for part in one.arguments))
-        return done[id(one)]
-
+    """The value of a tree for one block; what occurs twice in it is computed once, and kept for the last use only."""
+    uses: Counter[int] = Counter()
+    _count(tree, uses)
     with one_thread(), np.errstate(all="ignore"):  # what is not finite is found by whoever asks
-        return value(tree)
+        return _value(tree, block, given, uses, {})
+
+
+def _count(tree: Any, uses: Counter[int]) -> None:
+    """How often each call is asked for its value."""
+    if isinstance(tree, Call):
+        uses[id(tree)] += 1
+        if uses[id(tree)] > 1:
+            return
+    for one in _parts(tree):
+        _count(one, uses)
+
+
+def _value(tree: Any, block: int, given: tuple[Any, ...], uses: Counter[int], done: dict[int, Any]) -> Any:
+    if isinstance(tree, Given):
+        return given[tree.source]
+    if isinstance(tree, PerBlock):
+        return tree.values[block]
+    if type(tree) is tuple:
+        return tuple(_value(one, block, given, uses, done) for one in tree)
+    if not isinstance(tree, Call):
+        return tree
+    uses[id(tree)] -= 1
+    if id(tree) in done:
+        return done[id(tree)] if uses[id(tree)] else done.pop(id(tree))
+    out = tree.function(*(_value(one, block, given, uses, done) for one in tree.arguments))
+    if uses[id(tree)]:
+        done[id(tree)] = out
+    return out

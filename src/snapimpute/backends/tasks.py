@@ -1,9 +1,9 @@
 """Work on the blocks of a table, handed to the workers of a Dask scheduler, and what makes up for their death.
 
-Nothing is lost with a worker. Every few seconds, or after each iteration where
-that takes longer, all blocks are there twice, on different workers, and the
-scheduler may forget how they came to be; the observations are read again. What
-was lost since is computed again from there, for the blocks that were lost.
+Nothing is lost with a worker. After each iteration, or after several where they
+are short, all blocks are there twice, on different workers, and the scheduler
+may forget how they came to be; the observations are read again. What was lost
+since is computed again from there, for the blocks that were lost.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SMALL = 1 << 16
 REMEMBERED = 6
 """Arrays that were sent out last are not sent again."""
 
-SECURE = 5.0
-"""Seconds that may have to be computed again."""
+SECURING = 0.1
+"""Share of the time that is spent on having blocks twice, at most: what led to them is held until then, too."""
 
 ATTEMPTS = 4
 """How often workers may die in one iteration."""
@@ -67,7 +67,7 @@ class Tasks:
         self.client = client
         self.count = 0
         """Of the blocks."""
-        self._secured = 0.0
+        self._secured, self._cost = 0.0, 0.0
         self._sent: OrderedDict[bytes, Shared] = OrderedDict()
         self._shared: weakref.WeakSet[Shared] = weakref.WeakSet()
         self._live: weakref.WeakSet[Written] = weakref.WeakSet()
@@ -155,9 +155,11 @@ class Tasks:
         for _ in range(ATTEMPTS):
             try:
                 out = work()
-                if time.monotonic() - self._secured >= SECURE or self._bare():
+                begin = time.monotonic()
+                if SECURING * (begin - self._secured) >= self._cost or self._bare():
                     self._secure()
                     self._secured = time.monotonic()
+                    self._cost = self._secured - begin
             except LOST:
                 self._recover()
             else:
@@ -173,26 +175,33 @@ class Tasks:
         return alone and len(self.workers()) > 1
 
     def _secure(self) -> None:
-        """Have all that is left of an iteration twice, and forget how it was computed."""
-        for one in sorted(self._live, key=lambda one: one.number):
-            if one.held is None and not one.brief:
-                one.held = self._computed(one.tree)
+        """Have all that is left of an iteration twice, and forget how it was computed.
+
+        The outermost first: what they were made of is mostly of no other use, and gone when they are secure.
+        """
         others = sorted(self.workers())
-        several = len(others) > 1
-        open_ones = [one for one in self._live if one.spare is None and not one.brief and not self._again(one)]
-        fresh = [one for one in open_ones if several or one.tree is not None]
-        futures = [future for one in fresh for future in one.held or []]
-        if not futures:
-            return
+        while outermost := self._outermost(len(others) > 1):
+            self._have_twice(outermost, others)
+
+    def _outermost(self, several: bool) -> list[Written]:
+        """What is not secure yet, and nothing else that is not secure is made of."""
+        left = [one for one in self._live if one.spare is None and not one.brief and not self._again(one)]
+        left = [one for one in left if several or one.tree is not None]
+        inner = {id(source) for one in left for source in sources(one.tree)}
+        return sorted((one for one in left if id(one) not in inner), key=lambda one: one.number)
+
+    def _have_twice(self, ones: list[Written], others: list[str]) -> None:
+        futures = [future for one in ones for future in self._futures(one)]
         wait(futures)
         if self._lost(futures):
             raise CancelledError
         there = self.client.who_has(futures)
         homes = [there[future.key][0] for future in futures]
         after = dict(zip(others, others[1:] + others[:1], strict=True))
+        several = len(others) > 1
         held = iter(self._placed(futures, homes))
         spare = iter(self._placed(futures, [after.get(home, others[0]) for home in homes]) if several else [])
-        for one in fresh:
+        for one in ones:
             count = len(one.held or [])
             one.held, one.tree = [next(held) for _ in range(count)], None
             one.spare = [next(spare) for _ in range(count)] if several else None

@@ -37,6 +37,10 @@ def fit(
     top: Annotated[
         int | None, typer.Option(min=1, help="With --cluster: write the so many best columns of each row, too.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="With --cluster: save the last fit as it goes, and go on from there if the file exists."),
+    ] = None,
     *,
     reading: Reading,
     fitting: Fitting,
@@ -44,22 +48,20 @@ def fit(
 ) -> None:
     """Fit a model to a table and save it."""
     talk = Talk(manner)
+    alone = {"several files": len(table) > 1, "--top": top is not None, "--checkpoint": checkpoint is not None}
     if cluster is not None:
         if report is not None:
             raise typer.BadParameter("--report is not made on a cluster")
-        from snapimpute.cli.on_cluster import fit_on_cluster
+        from snapimpute.cli.on_cluster import Goal, fit_on_cluster
 
-        interrupted = fit_on_cluster(cluster, table, model, top, reading, fitting, talk)
-        talk.done()
-        if interrupted:
-            raise typer.Exit(INTERRUPTED)
-        return
-    if len(table) > 1 or top is not None:
-        raise typer.BadParameter("several files, and --top, go with --cluster only")
-    check_outputs([model, report], [*table], force=force)
-    job = Job.of(table[0], reading, talk)
-    imputer, interrupted = job.fitted(fitting, talk)
-    extras(job, imputer, model, report, talk, interrupted=interrupted)
+        interrupted = fit_on_cluster(cluster, table, Goal(model, top, checkpoint), reading, fitting, talk)
+    elif any(alone.values()):
+        raise typer.BadParameter(f"{next(name for name in alone if alone[name])}: goes with --cluster only")
+    else:
+        check_outputs([model, report], [*table], force=force)
+        job = Job.of(table[0], reading, talk)
+        imputer, interrupted = job.fitted(fitting, talk)
+        extras(job, imputer, model, report, talk, interrupted=interrupted)
     talk.done()
     if interrupted:
         raise typer.Exit(INTERRUPTED)

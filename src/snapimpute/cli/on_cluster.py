@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import snapimpute
 from snapimpute.alphabet import Alphabet
@@ -17,16 +17,30 @@ from snapimpute.files import write_atomically
 from snapimpute.machine import in_words
 from snapimpute.operators.threads import thread_count
 from snapimpute.plan import Plan, TuningInterruptedError, settle
+from snapimpute.scaling import cluster_forecast
 from snapimpute.solvers import Result
 
 LIMIT = 10.0
 """Seconds to wait for a scheduler."""
 
 
+ASSUMED_RANK = 32
+"""For what is to be expected, where no limit is given."""
+
+
+class Goal(NamedTuple):
+    """What to write: a model in a folder, the best columns of each row, the fit as it goes."""
+
+    model: Path
+    top: int | None = None
+    checkpoint: Path | None = None
+
+
 def fit_on_cluster(
-    address: str, files: list[str], model: Path, top: int | None, reading: Reading, fitting: Fitting, talk: Talk
+    address: str, files: list[str], goal: Goal, reading: Reading, fitting: Fitting, talk: Talk
 ) -> bool:
     """Read, choose, fit and write, without gathering anything as high as the table; whether it was interrupted."""
+    model, top = goal.model, goal.top
     if model.exists() and (not model.is_dir() or any(model.iterdir())):
         raise FileExistsError(f"{model} is there already: with --cluster give a new folder, or an empty one")
     if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
@@ -42,7 +56,8 @@ def fit_on_cluster(
         talk.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
         talk.say(f"blocks: {known.place.count}, of {min(known.place.cut.observed):,} cells and more")
         talk.note(rows=m, columns=n, known=count, blocks=known.place.count)
-        plan, result, interrupted = _fitted(known, alphabet, fitting, talk)
+        _forecast(known, client, fitting, talk)
+        plan, result, interrupted = _fitted(known, alphabet, fitting, goal.checkpoint, talk)
         written = there.write_factors(known, result.estimate, model / "rows")
         told = _told(plan, result, alphabet)
         write_atomically(model / "columns.parquet", there.columns_as_parquet(known, result.estimate))
@@ -101,7 +116,30 @@ def _version() -> str:
     return snapimpute.__version__
 
 
-def _fitted(known: Any, alphabet: Alphabet, fitting: Fitting, talk: Talk) -> tuple[Plan, Result, bool]:
+def _forecast(known: Any, client: Any, fitting: Fitting, talk: Talk) -> None:
+    """Say what to expect, and warn if workers have too little memory for it."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    expected = cluster_forecast(
+        known.shape,
+        len(known),
+        min(fitting.max_rank or ASSUMED_RANK, *known.shape),
+        workers=len(workers),
+        sampled=fitting.alphabet_term != "tiled",
+        dtype=fitting.dtype,
+    )
+    talk.say(f"expected: {str(expected).partition(', ')[2]}".replace("\n", "; "))
+    talk.note(expected={"memory_per_worker": expected.memory_per_worker, "sent": expected.sent})
+    least = min(int(one["memory_limit"]) for one in workers)
+    if 0 < least < expected.memory_per_worker:
+        talk.warn(
+            f"a worker with {in_words(least)} may have too little: take more workers, --dtype float32, "
+            "or a lower --max-rank"
+        )
+
+
+def _fitted(
+    known: Any, alphabet: Alphabet, fitting: Fitting, checkpoint: Path | None, talk: Talk
+) -> tuple[Plan, Result, bool]:
     """What was chosen and fitted, and whether that was interrupted, with the best so far kept."""
     limits: dict[str, Any] = {
         "max_iter": fitting.max_iter,
@@ -118,7 +156,7 @@ def _fitted(known: Any, alphabet: Alphabet, fitting: Fitting, talk: Talk) -> tup
         except TuningInterruptedError as err:
             talk.warn("interrupted: going on with the best so far")
             plan, interrupted = err.plan, True
-        result = plan.fit(known, fitting.solver, callback=watcher.iterated, **limits)
+        result = plan.fit(known, fitting.solver, callback=watcher.iterated, checkpoint=checkpoint, **limits)
     talk.say(f"strengths: λ = {plan.lam:.4g}, ξ = {plan.xi:.3g}, centre {plan.recipe.center or 'none'}")
     talk.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
     return plan, result, interrupted or result.status.code == "interrupted"
