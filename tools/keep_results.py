@@ -1,6 +1,6 @@
 """Keep what `snapimpute reproduce all` has made beside the documentation: one page, figures, tables and scores.
 
-    python tools/keep_results.py reproduce-output
+python tools/keep_results.py reproduce-output
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ KEPT = (".png", ".svg", ".csv")
 INTRODUCTION = """# The paper's evaluation: all figures and tables
 
 [../discreteness.md](../discreteness.md#the-paper-s-figure-with-its-controls) says what follows from them, and
-[../reproduce.md](../reproduce.md) how they were made; the figures as SVG and the numbers as CSV are in `docs/results/paper`, every
-single score in `docs/results/scores`.
+[../reproduce.md](../reproduce.md) how they were made; the figures as SVG and the numbers as CSV are in
+`docs/results/paper`, every single score in `docs/results/scores`.
 """
 
 
 def main() -> None:
+    """Copy, and write the page."""
     made = Path(sys.argv[1])
     page = (made / "results.md").read_text(encoding="utf-8")
     folder = DOCS / "paper"

@@ -37,7 +37,7 @@ BASES = 10
 READING = 135
 """Bytes of an entry while blocks are put together: labels, numbers, values, the order, and copies of these."""
 
-SPEED = 2e9
+SPEED = 3e9
 """Operations a second of a worker with one thread, all parts of an iteration taken together."""
 
 REMEMBERED = 6
