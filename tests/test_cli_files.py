@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import errno
 import io
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from rich.console import Console
 from scipy.io import mmread, mmwrite
 
 pytest.importorskip("typer", reason="the command line is an optional extra")
@@ -1223,6 +1227,20 @@ def test_an_interrupted_fit_writes_the_best_so_far(snap, wide_csv, monkeypatch):
     done = snap("complete", wide_csv, "-o", "-", *FIVE, "-q", ok=False)
     assert done.code == 130
     assert done.out.startswith("who,q0")
+
+
+def test_the_time_that_is_left_is_that_of_iterations_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a fit that goes on from a checkpoint the iterations before do not count; after the first nobody knows."""
+    clock = itertools.count(0.0, 10.0)
+    monkeypatch.setattr(talk.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(talk, "EVERY", -1.0)
+    said = io.StringIO()
+    watcher = talk.Watcher(Console(file=said, width=200), "fitting", 1, max_iter=100)
+    for iteration in (41, 42):
+        watcher.iterated(SimpleNamespace(iteration=iteration, objective=1.0, x=SimpleNamespace(rank=2)))
+    first, second = said.getvalue().splitlines()
+    assert first == "fitting: iteration 41, objective 1, rank 2"
+    assert re.fullmatch(r"fitting: iteration 42, objective 1, rank 2; at most 29 min left", second)
 
 
 def test_an_interrupted_tuning_goes_on_with_the_best_so_far(snap, wide_csv, monkeypatch):

@@ -185,7 +185,8 @@ def _parts(paths: str | Path | Sequence[str | Path], names: tuple[str, ...]) -> 
         if missing:
             has = ", ".join(about.schema_arrow.names)
             raise ValueError(
-                f"{file} has the columns {has}, not {missing[0]!r}: name them with row=, column=, value="
+                f"{file} has the columns {has}, not {missing[0]!r}: name them with row=, column=, value= "
+                "(--triplets of the command)"
             )
         first, rows = 0, 0
         for group in range(about.num_row_groups):

@@ -101,6 +101,8 @@ class Watcher:
         self.task: Any = None
         self.count, self.best = 0, float("inf")
         self.begin = self.last = time.perf_counter()
+        self.first: int | None = None
+        """The iteration that was the first to be seen: a fit may go on from a checkpoint."""
 
     def tried(self, candidate: Candidate) -> None:
         """A pair (λ, ξ) was scored."""
@@ -116,23 +118,24 @@ class Watcher:
 
     def iterated(self, info: Any) -> None:
         """An iteration of the last fit is over."""
-        if info.iteration <= 1:
-            self.begin = time.perf_counter()
-        each = (time.perf_counter() - self.begin) / max(info.iteration, 1)
+        now = time.perf_counter()
+        if self.first is None or info.iteration <= 1:
+            self.first, self.begin = info.iteration, now
+        done, to_do = info.iteration - self.first, max(self.max_iter - info.iteration, 0)
         best = f", held-out loss {self.best:.4g}" if self.count else ""
         self._show(
             f"{self.what}: iteration {info.iteration}, objective {info.objective:.6g}, rank {info.x.rank}{best}",
             info.iteration / max(self.max_iter, 1),
-            each * max(self.max_iter - info.iteration, 0),
+            (now - self.begin) / done * to_do if done else None,
         )
 
-    def _show(self, text: str, share: float, left: float) -> None:
-        words = f"at most {seconds_in_words(left)} left"
+    def _show(self, text: str, share: float, left: float | None) -> None:
+        words = "" if left is None else f"at most {seconds_in_words(left)} left"
         if self.bar is not None:
             self.bar.update(self.task, description=text, total=1.0, completed=share, left=words)
         elif self.console is not None and time.perf_counter() - self.last > EVERY:
             self.last = time.perf_counter()
-            self.console.print(f"{text}; {words}")
+            self.console.print(f"{text}; {words}" if words else text)
 
 
 def plain(value: Any) -> Any:
