@@ -31,10 +31,10 @@ PER_ENTRY = 24
 ON_OMEGA = 8
 """Numbers for each observed cell: those of X, of the X before and of Y, of the operator twice, and temporaries."""
 
-BASES = 10
-"""Arrays of m rows in a partial SVD."""
+BASES = 16
+"""Arrays of m rows in a partial SVD, with temporaries."""
 
-READING = 135
+READING = 100
 """Bytes of an entry while blocks are put together: labels, numbers, values, the order, and copies of these."""
 
 SPEED = 3.8e9

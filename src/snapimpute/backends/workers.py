@@ -117,6 +117,7 @@ class Cluster:
             return [self.client.submit(_block, some, labels.size, alphabet, pure=False) for some in pieces]
 
         held = brought(loads, range(int(owner.max()) + 1))
+        del loads  # the workers may forget what they read as soon as it is split
         sizes = self.client.gather(self.client.map(_sizes, held, pure=False))
         self.place.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
         root = self.place.root(lambda block: brought(begin(), [block])[0], held)
@@ -257,8 +258,9 @@ def _picked(pieces: list[Arrays], block: int) -> Arrays:
 
 
 def _block(pieces: list[Arrays], columns: int, alphabet: Any) -> Pair:
-    rows, cols, values = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-    labels, local = np.unique(rows, return_inverse=True)
+    labels, local = np.unique(np.concatenate([piece[0] for piece in pieces]), return_inverse=True)
+    local = local.astype(np.int32)  # half of it, before the others are brought together
+    cols, values = (np.concatenate([piece[i] for piece in pieces]) for i in (1, 2))
     try:
         found = Observations.from_coo(local, cols, values, (labels.size, columns), alphabet=alphabet)
     except ValueError as err:
