@@ -74,7 +74,7 @@ def main() -> None:
         "# One GPU: all figures",
         f"Made by `{found['command'].strip()}` and `python benchmarks/gpu_page.py` on one {found['device']} "
         f"({found['memory GB']:.0f} GB) with torch {found['torch']} and triton {found['triton']}; "
-        "[../gpu.md](../gpu.md) says what was measured. Times are medians by the device's own clock.",
+        "[what was measured](../gpu.md). Times are medians by the device's own clock.",
         "![Speed of the fused pass by map and precision](gpu.png)",
     ]
     for name, title in TITLES.items():

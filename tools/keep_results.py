@@ -13,9 +13,9 @@ DOCS = Path(__file__).parent.parent / "docs" / "results"
 KEPT = (".png", ".svg", ".csv")
 INTRODUCTION = """# The paper's evaluation: all figures and tables
 
-[../discreteness.md](../discreteness.md#the-paper-s-figure-with-its-controls) says what follows from them, and
-[../reproduce.md](../reproduce.md) how they were made; the figures as SVG and the numbers as CSV are in
-`docs/results/paper`, every single score in `docs/results/scores`.
+[What follows from them](../discreteness.md#the-paper-s-figure-with-its-controls), and
+[how they were made](../reproduce.md). The figures as SVG and the numbers as CSV are in `docs/results/paper`,
+every single score in `docs/results/scores`.
 """
 
 
