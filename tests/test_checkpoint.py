@@ -190,6 +190,14 @@ def test_penalty_of_the_stage(penalty, tmp_path):
     assert_same(keeper.load().state.spectral, state.spectral)
 
 
+def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
+    """Workers of a cluster write beside the file; whatever else is there is not theirs."""
+    mine = tmp_path / "run.safetensors.parts" / "mine"
+    mine.mkdir(parents=True)
+    si.solve(build(), APG(), max_iter=3, tol=0, checkpoint=Checkpoint(tmp_path / "run.safetensors", every_seconds=0))
+    assert list(mine.parent.iterdir()) == [mine]
+
+
 def test_parts_of_the_problem_are_not_copied(tmp_path):
     """The penalty, the loss and the offsets of the problem come back as those of the problem that is resumed."""
     parts = ("observations", "spectral", "discrete", "offsets", "loss")

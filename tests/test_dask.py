@@ -25,6 +25,7 @@ from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS
 
 distributed = pytest.importorskip("distributed", reason="dask's scheduler is not installed")
+from snapimpute import scaling  # noqa: E402
 from snapimpute.backends import dask_place, place_named, tasks  # noqa: E402
 from snapimpute.scaling import cluster_forecast, columns_sent  # noqa: E402
 
@@ -367,23 +368,83 @@ def test_a_cluster_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_workers_may_die() -> None:
-    """Two of them are killed, one after the other: the answer is the same, to the last digits."""
+    """Two of them are killed, one after the other: the answer is the same, to the last digits.
+
+    Before the second, an iteration is done by two: only then is there something of everything on another.
+    """
     problem = si.Problem(data((200, 120)), si.Nuclear(4.0), si.L1("1:5", xi=0.02))
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as made:
         killed: list[int] = []
 
         def kill(info: Any) -> None:
-            if info.iteration in (2, 5):
+            if info.iteration == 4:
+                made.wait_for_workers(2)
+            if info.iteration in (2, 6):
                 client_pids = list(made.run(os.getpid).values())
                 killed.append(client_pids[len(killed) % len(client_pids)])
                 os.kill(killed[-1], signal.SIGKILL)
 
-        there = si.solve(problem, "apg", max_iter=8, tol=0, backend="dask", callback=kill)
-    here = si.solve(problem, "apg", max_iter=8, tol=0)
+        there = si.solve(problem, "apg", max_iter=9, tol=0, backend="dask", callback=kill)
+    here = si.solve(problem, "apg", max_iter=9, tol=0)
     assert len(set(killed)) == 2
     np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=1e-12)
     np.testing.assert_allclose(there.x.to_dense(), here.x.to_dense(), atol=1e-10)
+
+
+def test_tables_of_one_cluster_do_not_know_of_each_other(client: Any, tmp_path: Any) -> None:
+    """Another table has other blocks."""
+    for name, share in (("one", 0.4), ("other", 0.2)):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name, data(observed=share), 2)
+    cluster = si.cluster(client)
+    one = cluster.read_parquet(tmp_path / "one", blocks=3, **NAMES)
+    fitted = si.solve(si.Problem(one, si.Nuclear(2.0)), "apg", max_iter=3, tol=0)
+    cells = np.arange(40), np.arange(40)
+    before = fitted.x.entries(*cells)
+    other = cluster.read_parquet(tmp_path / "other", blocks=2, **NAMES)
+    np.testing.assert_array_equal(fitted.x.entries(*cells), before)
+    kept, held = one.split(0.25)
+    assert len(kept) + len(held) == len(one) != len(other)
+
+
+def test_a_worker_may_die_at_any_time(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After reading, while held-out entries are set aside, in a fit to the others, before results are written.
+
+    Paths are relative, and the workers run in another folder.
+    """
+    (tmp_path / "in").mkdir()
+    written(tmp_path / "in", data((200, 120)), 2)
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options, silence_logs=50) as made, distributed.Client(made) as client:
+        monkeypatch.chdir(tmp_path)
+
+        def kill(which: int) -> None:
+            client.wait_for_workers(2)
+            os.kill(sorted(client.run(os.getpid).values())[which], signal.SIGKILL)
+
+        def deadly(info: Any) -> None:
+            if info.iteration == 2:
+                client.wait_for_workers(2)
+            if info.iteration == 4:
+                kill(0)
+
+        cluster = si.cluster(client)
+        known = cluster.read_parquet("in", blocks=3, **NAMES)
+        whole = [known.split(0.2), offsets(known, "biases")]
+        kill(0)
+        again = [known.split(0.2), offsets(known, "biases")]
+        kept, held = again[0]
+        np.testing.assert_array_equal(held.values, whole[0][1].values)
+        np.testing.assert_allclose(again[1].V, whole[1].V, rtol=1e-12)
+        problem = si.Problem(kept, si.Nuclear(4.0), None, offsets(kept, "mean"))
+        limits: dict[str, Any] = {"max_iter": 6, "tol": 0}
+        calm = si.solve(problem, "apg", **limits, checkpoint="run.safetensors")
+        troubled = si.solve(problem, "apg", **limits, callback=deadly)
+        np.testing.assert_allclose(troubled.history["objective"], calm.history["objective"], rtol=1e-12)
+        kill(1)
+        assert len(cluster.write_top(known, troubled.estimate, "top", k=2)) == 3
+    assert len(list((tmp_path / "run.safetensors.parts").glob("*/*/*.npy"))) > 0
 
 
 DRIVER = """
@@ -409,6 +470,7 @@ def test_a_lost_driver_leaves_a_run_to_go_on_with(client: Any, tmp_path: Any) ->
     known, run = data(), tmp_path / "run.safetensors"
     (tmp_path / "in").mkdir()
     written(tmp_path / "in", known, 2)
+    (tmp_path / "run.safetensors.parts" / "mine").mkdir(parents=True)
     with distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster:
         arguments = [cluster.scheduler_address, str(tmp_path / "in"), str(run)]
         done = subprocess.run([sys.executable, "-c", DRIVER, *arguments], check=False, capture_output=True)  # noqa: S603
@@ -425,7 +487,7 @@ def test_a_lost_driver_leaves_a_run_to_go_on_with(client: Any, tmp_path: Any) ->
     assert resumed.history["seconds"][2] != whole.history["seconds"][2]
     np.testing.assert_allclose(resumed.history["objective"], whole.history["objective"], rtol=1e-12)
     parts = tmp_path / "run.safetensors.parts"
-    assert len(list(parts.iterdir())) == 1  # those before are gone
+    assert sorted(len(path.name) for path in parts.iterdir()) == [4, 32]  # those before are gone
     others = si.cluster(client).read_parquet(tmp_path / "in", blocks=2, **NAMES)
     with pytest.raises(ValueError, match=r"setting backend differs \('dask, 3 blocks' then, 'dask, 2 blocks' now"):
         si.solve(replace(problem, observations=others), "apg", checkpoint=run, **options)
@@ -456,6 +518,10 @@ def test_a_full_disk(tmp_path: Any) -> None:
             cluster.write_top(there, result.estimate, tmp_path / "top")
     assert not (tmp_path / "run").exists()
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != tmp_path / "in"]
+
+
+def test_the_planner_knows_what_workers_hold() -> None:
+    assert scaling.REMEMBERED == tasks.REMEMBERED
 
 
 def test_put_knows_the_sides(place: Any) -> None:
@@ -489,7 +555,8 @@ def test_the_command_fits_on_a_cluster(client: Any, tmp_path: Any) -> None:
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
     assert (facts["rows"], facts["columns"], facts["known"]) == (*known.shape, len(known))
-    assert facts["expected"]["memory_per_worker"] > 200 << 20
+    plan = cluster_forecast(known.shape, len(known), 32, workers=2, solver="apg", sampled=False)
+    assert facts["expected"] == {"memory_per_worker": plan.memory_per_worker, "sent": plan.sent}
     assert (tmp_path / "run.safetensors").exists()
     assert facts["lam"] == json.loads((tmp_path / "out" / "model.json").read_text())["lam"] == 4
     rows = pd.concat(map(pd.read_parquet, sorted((tmp_path / "out" / "rows").iterdir()))).set_index("row")
@@ -518,7 +585,9 @@ def test_the_command_says_what_is_wrong(client: Any, tmp_path: Any, monkeypatch:
     assert "workers have snapimpute 0.0.9, and this is" in str(old.exception)
     several = run("fit", "a.csv", "b.csv", "--model", tmp_path / "out")
     assert several.exit_code == 2
-    assert "several files: goes with --cluster only" in several.output
+    assert "several files go with --cluster only" in several.output
+    alone = run("fit", "a.csv", "--blocks", 3, "--model", tmp_path / "out")
+    assert "--blocks goes with --cluster only" in alone.output
     assert not (tmp_path / "out").exists()
 
 

@@ -75,11 +75,12 @@ class SpreadObservations(Observations):
         return Blocks(self.place, self.root, self.place.cut.rows, np.empty(0))
 
     def _kept(self, share: float, seed: int, left: list[int]) -> SpreadObservations:
-        place, root = DaskPlace(self.place.client), self.root
+        parent, root = self.place, self.root
+        place = DaskPlace(parent.client)
         place.cut = Cut(self.place.cut.borders, left)
 
         def load(block: int) -> Any:
-            return place.client.submit(_kept, root.held[block], share, seed, pure=False)
+            return place.client.submit(_kept, parent.restored(root, block), share, seed, pure=False)
 
         labels = cast("NDArray[Any]", self.col_labels)
         return SpreadObservations.made(place, place.root(load), labels)

@@ -44,6 +44,10 @@ ATTEMPTS = 4
 PATIENCE = 120.0
 """Seconds to wait for a worker when there is none."""
 
+GONE = (
+    "workers of the cluster died, and with them something that was nowhere else, as happens if several die at the "
+    "same time: resume from the checkpoint, or begin anew"
+)
 LOST = (CancelledError, KilledWorker, CommClosedError)
 """What it is called when a worker took something with it."""
 
@@ -135,15 +139,20 @@ class Tasks:
 
     def each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """function(arguments) of each block, here."""
-        return self._here(self._computed(self.tree(function, *arguments)))
+        tree = self.tree(function, *arguments)
+        found: list[Any] = self._surely(lambda: self._here(self._computed(tree)))
+        return found
 
     def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """function(arguments) of each block, added up in a tree."""
-        parts = self._computed(self.tree(function, *arguments))
+        tree = self.tree(function, *arguments)
+        return self._surely(lambda: self._here(self._added_up(self._computed(tree)))[0])
+
+    def _added_up(self, parts: list[Any]) -> list[Any]:
         while len(parts) > 1:
             groups = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
             parts = self.client.map(_added, groups, pure=False)
-        return self._here(parts)[0]
+        return parts
 
     def _here(self, futures: list[Any]) -> list[Any]:
         found: list[Any] = self.client.gather(futures)
@@ -152,22 +161,36 @@ class Tasks:
     # ---------------------------------------------------------------- faults
     def guarded(self, work: Callable[[], Any]) -> Any:
         """work(), again if a worker died meanwhile; what it leaves outlives the death of another."""
+
+        def secured() -> Any:
+            out = work()
+            begin = time.monotonic()
+            if SECURING * (begin - self._secured) >= self._cost or self._bare():
+                self._secure()
+                self._secured = time.monotonic()
+                self._cost = self._secured - begin
+            return out
+
+        return self._surely(secured)
+
+    def _surely(self, work: Callable[[], Any]) -> Any:
+        """work(), again if a worker died meanwhile."""
         for _ in range(ATTEMPTS):
             try:
-                out = work()
-                begin = time.monotonic()
-                if SECURING * (begin - self._secured) >= self._cost or self._bare():
-                    self._secure()
-                    self._secured = time.monotonic()
-                    self._cost = self._secured - begin
+                return work()
             except LOST:
                 self._recover()
-            else:
-                return out
         raise ConnectionError(
-            f"workers of the cluster died {ATTEMPTS} times in one iteration, which hints at too little memory: "
+            f"workers of the cluster died {ATTEMPTS} times in a row, which hints at too little memory: "
             "see their logs, use more or smaller blocks, and resume from the checkpoint"
         )
+
+    def restored(self, root: Written, block: int) -> Any:
+        """A block that was brought to a worker; if it was lost, again."""
+        held: Any = root.held
+        if self._lost([held[block]]):
+            held[block] = self._roots[root](block)
+        return held[block]
 
     def _bare(self) -> bool:
         """Whether something is there once only, and cannot be computed again, though there is room for another."""
@@ -179,9 +202,8 @@ class Tasks:
 
         The outermost first: what they were made of is mostly of no other use, and gone when they are secure.
         """
-        others = sorted(self.workers())
-        while outermost := self._outermost(len(others) > 1):
-            self._have_twice(outermost, others)
+        while outermost := self._outermost(len(self.workers()) > 1):
+            self._have_twice(outermost)
 
     def _outermost(self, several: bool) -> list[Written]:
         """What is not secure yet, and nothing else that is not secure is made of."""
@@ -190,12 +212,12 @@ class Tasks:
         inner = {id(source) for one in left for source in sources(one.tree)}
         return sorted((one for one in left if id(one) not in inner), key=lambda one: one.number)
 
-    def _have_twice(self, ones: list[Written], others: list[str]) -> None:
+    def _have_twice(self, ones: list[Written]) -> None:
         futures = [future for one in ones for future in self._futures(one)]
         wait(futures)
         if self._lost(futures):
             raise CancelledError
-        there = self.client.who_has(futures)
+        there, others = self.client.who_has(futures), sorted(self.workers())
         homes = [there[future.key][0] for future in futures]
         after = dict(zip(others, others[1:] + others[:1], strict=True))
         several = len(others) > 1
@@ -211,10 +233,13 @@ class Tasks:
         return one in self._roots or (isinstance(one.tree, Call) and one.tree.function is entries)
 
     def _placed(self, futures: list[Any], workers: list[str]) -> list[Any]:
-        """The values on the given workers, as something given: nobody has to know how it was computed."""
+        """The values on the given workers, as something given: nobody has to know how it was computed.
+
+        On another worker, should one die in this moment: it would be waited for, else.
+        """
         names = [f"snapimpute-{uuid.uuid4().hex}" for _ in futures]
         tasks = [
-            self.client.submit(_handed_over, future, name, workers=[worker], pure=False)
+            self.client.submit(_handed_over, future, name, workers=[worker], allow_other_workers=True, pure=False)
             for future, name, worker in zip(futures, names, workers, strict=True)
         ]
         self.client.gather(tasks)
@@ -245,14 +270,13 @@ class Tasks:
                     one.held[block] = self._roots[one](block)
             elif one.spare is not None:
                 if lost & self._lost(one.spare):
-                    raise ConnectionError(
-                        "several workers of the cluster died at the same time, and what they had is lost: "
-                        "resume from the checkpoint"
-                    )
+                    raise ConnectionError(GONE)
                 if lost or self._lost(one.spare):
                     one.held = [one.spare[i] if i in lost else future for i, future in enumerate(one.held)]
                     one.spare = None
-            elif lost and one.tree is not None:
+            elif lost and one.tree is None:
+                raise ConnectionError(GONE)
+            elif lost:
                 again = dict(zip(sorted(lost), self._computed(one.tree, sorted(lost)), strict=True))
                 one.held = [again.get(i, future) for i, future in enumerate(one.held)]
 

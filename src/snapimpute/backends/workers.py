@@ -36,17 +36,12 @@ Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
 class Cluster:
     """What can be read by the workers of a cluster; made by `cluster`."""
 
-    place: DaskPlace
+    client: Client
 
     @classmethod
     def of(cls, client: Client | None) -> Cluster:
         """The workers of a client, or of the one that was made last."""
-        return cls(dask_place() if client is None else DaskPlace(client))
-
-    @property
-    def client(self) -> Client:
-        """Of Dask."""
-        return self.place.client
+        return cls(dask_place().client if client is None else client)
 
     def read_parquet(
         self,
@@ -108,7 +103,8 @@ class Cluster:
         if not counts.sum():
             raise ValueError("no observed entry: a matrix without any known value cannot be completed")
         labels = np.unique(np.concatenate([one[1] for one in found]))
-        owner = _owners(counts, blocks or self.place.blocks())
+        place = DaskPlace(self.client)  # of its own: another table has other blocks
+        owner = _owners(counts, blocks or place.blocks())
 
         def brought(loads: list[Any], wanted: Iterable[int]) -> list[Any]:
             known, belongs = (self.client.scatter(one, broadcast=True, hash=False) for one in (labels, owner))
@@ -119,9 +115,9 @@ class Cluster:
         held = brought(loads, range(int(owner.max()) + 1))
         del loads  # the workers may forget what they read as soon as it is split
         sizes = self.client.gather(self.client.map(_sizes, held, pure=False))
-        self.place.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
-        root = self.place.root(lambda block: brought(begin(), [block])[0], held)
-        return SpreadObservations.made(self.place, root, labels)
+        place.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
+        root = place.root(lambda block: brought(begin(), [block])[0], held)
+        return SpreadObservations.made(place, root, labels)
 
     def write_top(
         self, observations: SpreadObservations, estimate: LowRank, folder: str | Path, *, k: int = 10
@@ -174,8 +170,8 @@ def _parts(paths: str | Path | Sequence[str | Path], names: tuple[str, ...]) -> 
 
     files: list[str] = []
     for one in [paths] if isinstance(paths, str | Path) else paths:
-        at = Path(one)
-        found = sorted(glob(str(at / "*.parquet"))) if at.is_dir() else sorted(glob(str(one)))
+        at = Path(one).absolute()  # workers may run in other folders
+        found = sorted(glob(str(at / "*.parquet"))) if at.is_dir() else sorted(glob(str(at)))
         if not found:
             raise FileNotFoundError(f"no Parquet file at {one}")
         files += found

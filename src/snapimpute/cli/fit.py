@@ -9,12 +9,12 @@ import typer
 
 from snapimpute.cli import INTERRUPTED
 from snapimpute.cli.complete import extras
-from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, shared
+from snapimpute.cli.options import Fitting, Manner, Reading, Workers, check_outputs, shared
 from snapimpute.cli.talk import Talk
 from snapimpute.cli.work import Job
 
 
-@shared(Reading, Fitting, Manner)
+@shared(Reading, Fitting, Workers, Manner)
 def fit(
     table: Annotated[
         list[str],
@@ -30,33 +30,22 @@ def fit(
     ],
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, and how far to trust it.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Allow writing over the input.")] = False,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="Fit on the workers of a cluster: local starts one here, tcp://… is that of a scheduler."),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="With --cluster: write the so many best columns of each row, too.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="With --cluster: save the last fit as it goes, and go on from there if the file exists."),
-    ] = None,
     *,
     reading: Reading,
     fitting: Fitting,
+    workers: Workers,
     manner: Manner,
 ) -> None:
     """Fit a model to a table and save it."""
     talk = Talk(manner)
-    alone = {"several files": len(table) > 1, "--top": top is not None, "--checkpoint": checkpoint is not None}
-    if cluster is not None:
+    if workers.cluster is not None:
         if report is not None:
             raise typer.BadParameter("--report is not made on a cluster")
-        from snapimpute.cli.on_cluster import Goal, fit_on_cluster
+        from snapimpute.cli.on_cluster import fit_on_cluster
 
-        interrupted = fit_on_cluster(cluster, table, Goal(model, top, checkpoint), reading, fitting, talk)
-    elif any(alone.values()):
-        raise typer.BadParameter(f"{next(name for name in alone if alone[name])}: goes with --cluster only")
+        interrupted = fit_on_cluster(workers, table, model, reading, fitting, talk)
+    elif len(table) > 1:
+        raise typer.BadParameter("several files go with --cluster only")
     else:
         check_outputs([model, report], [*table], force=force)
         job = Job.of(table[0], reading, talk)

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import snapimpute
 from snapimpute.alphabet import Alphabet
 from snapimpute.backends import cluster
-from snapimpute.cli.options import Fitting, Reading
+from snapimpute.cli.options import Fitting, Reading, Workers
 from snapimpute.cli.talk import Talk
 from snapimpute.files import write_atomically
 from snapimpute.machine import in_words
@@ -19,6 +19,7 @@ from snapimpute.operators.threads import thread_count
 from snapimpute.plan import Plan, TuningInterruptedError, settle
 from snapimpute.scaling import cluster_forecast
 from snapimpute.solvers import Result
+from snapimpute.solvers.loop import SAMPLED_CELLS
 
 LIMIT = 10.0
 """Seconds to wait for a scheduler."""
@@ -28,19 +29,10 @@ ASSUMED_RANK = 32
 """For what is to be expected, where no limit is given."""
 
 
-class Goal(NamedTuple):
-    """What to write: a model in a folder, the best columns of each row, the fit as it goes."""
-
-    model: Path
-    top: int | None = None
-    checkpoint: Path | None = None
-
-
 def fit_on_cluster(
-    address: str, files: list[str], goal: Goal, reading: Reading, fitting: Fitting, talk: Talk
+    workers: Workers, files: list[str], model: Path, reading: Reading, fitting: Fitting, talk: Talk
 ) -> bool:
     """Read, choose, fit and write, without gathering anything as high as the table; whether it was interrupted."""
-    model, top = goal.model, goal.top
     if model.exists() and (not model.is_dir() or any(model.iterdir())):
         raise FileExistsError(f"{model} is there already: with --cluster give a new folder, or an empty one")
     if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
@@ -49,24 +41,24 @@ def fit_on_cluster(
     names: dict[str, Any] = dict(
         zip(("row", "column", "value"), options.triplets or ("row", "column", "value"), strict=True)
     )
-    with connected(address, talk) as client:
+    with connected(str(workers.cluster), talk) as client:
         there = cluster(client)
-        known = there.read_parquet(files, alphabet=alphabet, **names)
+        known = there.read_parquet(files, alphabet=alphabet, blocks=workers.blocks, **names)
         (m, n), count = known.shape, len(known)
         talk.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
         talk.say(f"blocks: {known.place.count}, of {min(known.place.cut.observed):,} cells and more")
         talk.note(rows=m, columns=n, known=count, blocks=known.place.count)
         _forecast(known, client, fitting, talk)
-        plan, result, interrupted = _fitted(known, alphabet, fitting, goal.checkpoint, talk)
+        plan, result, interrupted = _fitted(known, alphabet, fitting, workers.checkpoint, talk)
         written = there.write_factors(known, result.estimate, model / "rows")
         told = _told(plan, result, alphabet)
         write_atomically(model / "columns.parquet", there.columns_as_parquet(known, result.estimate))
         write_atomically(model / "model.json", json.dumps(told, indent=1, ensure_ascii=False).encode())
         talk.say(f"model: {model / 'model.json'}, columns.parquet, {len(written)} files in {model / 'rows'}")
         talk.note(**told, files=[str(path) for path in written])
-        if top is not None:
-            best = there.write_top(known, result.estimate, model / "top", k=top)
-            talk.say(f"the best {top} of each row: {len(best)} files in {model / 'top'}")
+        if workers.top is not None:
+            best = there.write_top(known, result.estimate, model / "top", k=workers.top)
+            talk.say(f"the best {workers.top} of each row: {len(best)} files in {model / 'top'}")
     return interrupted
 
 
@@ -119,12 +111,15 @@ def _version() -> str:
 def _forecast(known: Any, client: Any, fitting: Fitting, talk: Talk) -> None:
     """Say what to expect, and warn if workers have too little memory for it."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    (m, n), auto = known.shape, fitting.alphabet_term == "auto"
     expected = cluster_forecast(
         known.shape,
         len(known),
         min(fitting.max_rank or ASSUMED_RANK, *known.shape),
         workers=len(workers),
-        sampled=fitting.alphabet_term != "tiled",
+        solver="ais-impute" if fitting.solver == "auto" else fitting.solver,
+        discrete=fitting.discrete != "none",
+        sampled=m * n > SAMPLED_CELLS if auto else fitting.alphabet_term == "sampled",
         dtype=fitting.dtype,
     )
     talk.say(f"expected: {str(expected).partition(', ')[2]}".replace("\n", "; "))

@@ -20,7 +20,7 @@ from snapimpute.recipe import CENTERS, DISCRETE, SPECTRAL
 from snapimpute.solvers import SOLVERS
 from snapimpute.solvers.loop import ALPHABET_TERMS, PRECISIONS
 
-READING, MODEL, TALKING = "Reading", "Model", "Output"
+READING, MODEL, CLUSTER, TALKING = "Reading", "Model", "Cluster", "Output"
 
 
 def _option(panel: str, *names: str, **more: Any) -> Any:
@@ -207,6 +207,37 @@ class Fitting:
             random_state=self.seed,
             **more,
         )
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where a fit on a cluster runs, and what it leaves besides."""
+
+    cluster: Annotated[
+        str | None,
+        _option(
+            CLUSTER, "--cluster", help="Fit on a cluster: local starts one here, tcp://… is a scheduler's address."
+        ),
+    ] = None
+    top: Annotated[
+        int | None, _option(CLUSTER, "--top", min=1, help="Write the so many best columns of each row, too.")
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        _option(
+            CLUSTER, "--checkpoint", help="Save the last fit as it goes, and go on from there if the file exists."
+        ),
+    ] = None
+    blocks: Annotated[
+        int | None,
+        _option(CLUSTER, "--blocks", min=1, help="Of rows. (by default as many as the workers have threads)"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        asked = {"--top": self.top, "--checkpoint": self.checkpoint, "--blocks": self.blocks}
+        alone = [name for name, value in asked.items() if value is not None]
+        if alone and self.cluster is None:
+            raise typer.BadParameter(f"{alone[0]} goes with --cluster only")
 
 
 @dataclass(frozen=True)

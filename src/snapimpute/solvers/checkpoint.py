@@ -13,10 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
@@ -45,6 +47,9 @@ FORMAT, FORMAT_VERSION = "snapimpute checkpoint", 1
 
 MAX_TEXT = 90_000_000
 """Length of the document; safetensors reads 100 million bytes of metadata."""
+
+_OURS = re.compile("[0-9a-f]{32}")
+"""How a folder is called into which workers write."""
 
 ADVICE = "Delete it to start anew, or give another path."
 
@@ -140,7 +145,7 @@ class Keeper:
         self._fingerprint = fingerprint(problem, solver, {**settings, **kind})
         self._known = _known_classes(problem, solver)
         self._given = {f.name: getattr(problem, f.name) for f in fields(problem)}
-        self._parts = self.path.with_name(f"{self.path.name}.parts")
+        self._parts = self.path.absolute().with_name(f"{self.path.name}.parts")
         """What the workers of a cluster write of a run, a folder for each time."""
         self._since = time.monotonic()
 
@@ -155,10 +160,13 @@ class Keeper:
             self._write(saved, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # there may be others in it
+                self._parts.rmdir()
             raise
-        for other in self._parts.glob("*"):  # of the files before
-            if other != folder:
-                shutil.rmtree(other, ignore_errors=True)
+        if folder.exists():
+            for other in self._parts.iterdir():  # of the files before
+                if other != folder and _OURS.fullmatch(other.name):
+                    shutil.rmtree(other, ignore_errors=True)
         self._since = time.monotonic()
 
     def _write(self, saved: Saved, folder: Path) -> None:
@@ -183,8 +191,8 @@ class Keeper:
         differences = _differences(document.get("fingerprint", {}), self._fingerprint)
         if differences:
             raise ValueError(f"the checkpoint {self.path} belongs to another problem: {differences}. {ADVICE}")
-        folder = self._parts / uuid.UUID(document["parts"]).hex if "parts" in document else None
         try:
+            folder = self._parts / uuid.UUID(document["parts"]).hex if "parts" in document else None
             saved = Decoder(self._known, self._given, tensors, self._place, folder).value(document["tree"])
         except (OSError, KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as err:
             self._refuse(f"its content cannot be restored ({type(err).__name__}: {err})")
