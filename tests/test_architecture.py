@@ -145,10 +145,10 @@ def test_terminal_libraries_stay_in_the_command_line(library):
     assert others == {}, f"{library} belongs under snapimpute.cli"
 
 
-def test_pictures_are_drawn_in_two_modules():
+def test_pictures_are_drawn_in_three_modules():
     """matplotlib is known to what draws into axes, which loads it when it draws, and to what writes figures."""
     users = set(outer_users("matplotlib"))
-    assert users == {"snapimpute.plots", "snapimpute.report.figures"}
+    assert users == {"snapimpute.plots", "snapimpute.report.figures", "snapimpute.experiments.curves"}
     assert "matplotlib" not in {name.split(".")[0] for _, name in imports("snapimpute.plots", only_on_import=True)}
 
 

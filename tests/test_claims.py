@@ -40,6 +40,7 @@ def found() -> list[Score]:
         *scores("niAPG, LSP", flat(0.08), FAST),
         *scores("discrete-aware LSP", {0.2: 0.075, 0.4: 0.07, 0.6: 0.081}, SLOW),
         *scores("Soft-Impute, bias-centred", flat(0.06)),
+        *scores("LSP, ridge to the mean", flat(0.074)),
     ]
 
 
@@ -62,6 +63,7 @@ def test_gains_are_paired(found):
     assert one.holds == "in part"  # LSP loses at 60 %
     assert "discrete-aware nuclear against AIS-Impute: 20 %: +0.0400 ± 0.0000" in one.measured
     assert "discrete-aware nuclear against Soft-Impute, bias-centred: 20 %: -0.0200" in one.measured
+    assert "discrete-aware LSP against LSP, ridge to the mean: 20 %: -0.0010" in one.measured
     assert claims.gain(found, "discrete-aware nuclear", "nobody") == {}
 
 
@@ -80,6 +82,11 @@ def test_iterations_are_compared_with_what_is_said(found, monkeypatch):
     assert "AIS-Impute: 4 (said: 3)" in one.measured
     assert "discrete-aware LSP: 4 (said: 180)" in one.measured
     assert one.holds == "yes"
+    monkeypatch.setattr(claims, "LSP", 3)
+    assert claims.convergence(found).holds == "in part"  # half of them are not most, and not none
+    monkeypatch.setattr(claims, "NUCLEAR", 1)
+    monkeypatch.setattr(claims, "LSP", 1)
+    assert claims.convergence(found).holds == "no"
     assert claims.sooner(found).holds == "yes"
     turned = [*scores("AIS-Impute", flat(0.1), FAST), *scores("discrete-aware nuclear", flat(0.1), SLOW)]
     assert claims.sooner(turned).holds == "no"

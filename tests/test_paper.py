@@ -100,3 +100,13 @@ def test_summary_is_over_the_seeds():
     table = paper.as_markdown([honest, best])
     assert "| AIS-Impute | 0.2000 ± 0.1000 |" in table
     assert "| AIS-Impute | 0.0500 |" in table
+
+
+def test_baselines_stand_beside_both_ways_of_tuning():
+    """They are not tuned, so that they are controls in both figures; without the second way only once."""
+    one = paper.Score("d", 0.2, 0, "constant mean", 0.1, 1.0, 1.0, 0.4, 0.25, 3.0)
+    honest, on_test, best = paper.summarise([one, replace(one, method="AIS-Impute (best on test)")])[:3]
+    assert (honest.method, honest.on_test) == ("constant mean", False)
+    assert on_test == replace(honest, on_test=True)
+    assert (best.method, best.on_test) == ("AIS-Impute", True)
+    assert [line.on_test for line in paper.summarise([one])] == [False]

@@ -13,6 +13,7 @@ from snapimpute.datasets import movielens_100k
 from snapimpute.experiments import claims as claiming
 from snapimpute.experiments import gallery, index_coding, paper, peers
 from snapimpute.experiments import links as linking
+from snapimpute.experiments import ranking as ranked
 from snapimpute.experiments import recovery as recovering
 from snapimpute.experiments import systems as comparing
 from snapimpute.experiments.units import Unit
@@ -27,6 +28,8 @@ Jobs = Annotated[int, typer.Option(min=1, help="Processes, with one thread each.
 Seeds = Annotated[int, typer.Option(min=1, help="Splits of each setting.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A small part, in minutes.")]
 OUT = Path("reproduce-output")
+FEW = 3
+"""Splits of what is beside the paper's figures."""
 
 
 # ---------------------------------------------------------------- the paper's figures
@@ -44,12 +47,12 @@ def fig1(
     scores = _paper_scores(desk, seeds, asked, quick)
     lines = paper.summarise(scores)
     desk.write("fig1", paper.as_markdown(lines), scores, without="curve")
-    from snapimpute.report import figures
+    from snapimpute.experiments import curves
 
     for on_test, name in ((False, "held-out"), (True, "best-on-test")):
         drawn = [line for line in lines if line.on_test == on_test]
         if drawn:
-            figures.shares(desk.picture(f"fig1-{name}"), drawn, paper.TITLES[on_test])
+            curves.shares(desk.picture(f"fig1-{name}"), drawn, paper.TITLES[on_test])
 
 
 def _paper_scores(desk: Desk, seeds: int, asked: list[str], quick: bool) -> list[paper.Score]:
@@ -66,8 +69,11 @@ def _paper_scores(desk: Desk, seeds: int, asked: list[str], quick: bool) -> list
 def fig2(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """The paper's Figure 2: NMSE against iterations, 20 % of MovieLens-100k observed."""
     desk = Desk(out, jobs)
-    own = [label for label, method in paper.METHODS.items() if method.kind == "paper"]
-    codes = paper.prints(paper.FEW, [label for label in own if not quick or label in paper.QUICK], on_test=False)
+    from snapimpute.experiments import curves
+
+    own = [label for label, method in paper.METHODS.items() if method.kind == "paper" or label in curves.LEVELS]
+    asked = [label for label in (*paper.BASELINES, *own) if not quick or label in paper.QUICK]
+    codes = paper.prints(paper.FEW, asked, on_test=False)
     wanted = {("movielens", paper.FEW, seed): codes for seed in range(1 if quick else seeds)}
     scores = desk.collect("fig1", paper.run_unit, paper.Score, wanted)
     desk.tidy(
@@ -79,13 +85,11 @@ def fig2(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CO
         ],
     )
     for one in scores:
-        after = paper.count_in_words(paper.settled(one.curve or (one.nmse,)), len(one.curve or ()))
-        found = f"NMSE {one.nmse:.4f}, settled after {after} iterations"
-        desk.say(f"{one.method}, seed {one.seed}: {found}")
-    from snapimpute.report import figures
-
+        if one.curve:
+            after = paper.count_in_words(paper.settled(one.curve), len(one.curve))
+            desk.say(f"{one.method}, seed {one.seed}: NMSE {one.nmse:.4f}, settled after {after} iterations")
     title = f"MovieLens-100k, {100 * paper.FEW:g} % observed, tuned on held-out ratings"
-    figures.iterations(desk.picture("fig2"), scores, title)
+    curves.iterations(desk.picture("fig2"), scores, title)
 
 
 @reproduce.command()
@@ -162,6 +166,19 @@ def others(out: Out = OUT, seeds: Seeds = 3, quick: Quick = False, jobs: Jobs = 
     desk.write("peers", peers.as_markdown(scores), scores)
 
 
+@reproduce.command()
+def ranking(out: Out = OUT, seeds: Seeds = 3, jobs: Jobs = CORES) -> None:
+    """All on the same splits of MovieLens-100k, the best first: the paper's methods, controls, other packages."""
+    desk = Desk(out, jobs)
+    every = [*paper.BASELINES, *paper.METHODS]
+    splits = [("movielens", share, seed) for share in paper.OTHER_SHARES for seed in range(seeds)]
+    ours = {unit: paper.prints(unit[1], every, on_test=False) for unit in splits}
+    own = desk.collect("fig1", paper.run_unit, paper.Score, ours)
+    theirs = desk.collect("peers", peers.run_unit, peers.Score, dict.fromkeys(splits, peers.prints()))
+    places = ranked.rank(own, theirs)
+    desk.write("ranking", ranked.as_markdown(places), places)
+
+
 # ---------------------------------------------------------------- further studies
 @reproduce.command()
 def recovery(
@@ -203,24 +220,29 @@ def penalties(out: Annotated[Path, typer.Option(help="Folder for the pictures.")
 def everything(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """The paper's evaluation: figures, claims, applications and peers, and a page that holds them all."""
     desk = Desk(out, jobs)
-    if desk.available({"MovieLens-100k": movielens_100k}):
+    few = min(seeds, FEW)
+    ratings = desk.available({"MovieLens-100k": movielens_100k})
+    if ratings:
         fig1(out, seeds, None, quick, jobs)
         fig2(out, seeds, quick, jobs)
         claims(out, seeds, quick, jobs)
-    systems(out, min(seeds, 3), None, None, quick, jobs)
-    links(out, min(seeds, 3), None, quick, jobs)
+    systems(out, few, None, None, quick, jobs)
+    links(out, few, None, quick, jobs)
     index(out, quick, jobs)
     if quick:
         desk.say("Peers are left out with --quick: `snapimpute reproduce peers` runs them.")
-    else:
-        others(out, 1, quick, jobs)  # half an hour for each split: `reproduce peers --seeds 3` makes more
-    page = _page(out, desk.about(seeds=seeds, quick=quick))
+    elif ratings:
+        others(out, few, quick, jobs)
+        ranking(out, few, jobs)
+    split = "seed 0" if quick else f"seeds 0 to {seeds - 1} (figures, claims), 0 to {few - 1} (all else)"
+    page = _page(out, desk.about(split))
     write_atomically(out / "results.md", page.encode())
     desk.say(f"All together: {out / 'results.md'}")
 
 
 PAGE = {
     "The paper's claims": ("claims",),
+    "The ranking": ("ranking",),
     "Figure 1: error against the share observed": ("fig1-held-out", "fig1-best-on-test", "fig1"),
     "Figure 2: error against iterations": ("fig2",),
     "Votes, survey answers, genotypes, ratings": ("systems",),

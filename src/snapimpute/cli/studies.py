@@ -100,12 +100,11 @@ class Desk:
         self.say(f"Picture: {self.out / name}.png, .svg, .pdf")
         return self.out / name
 
-    def about(self, **settings: object) -> str:
-        """The command, the versions and the settings that made the results, as Markdown; written, too."""
+    def about(self, splits: str) -> str:
+        """The command, the versions and the splits that made the results, as Markdown; written, too."""
         words = " ".join(shlex.quote(word) for word in ["snapimpute", *sys.argv[1:]])
         versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in PACKAGES)]
-        chosen = ", ".join(f"{name} {value}" for name, value in settings.items())
-        lines = [f"`{words}`", "", f"- {', '.join(versions)}", f"- {chosen}"]
+        lines = [f"`{words}`", "", f"- {', '.join(versions)}", f"- {splits}"]
         lines.append(f"- {platform.system()} {platform.machine()}, {CORES} cores, {self.jobs} processes")
         text = "\n".join(lines) + "\n"
         write_atomically(self.out / "about.md", text.encode())

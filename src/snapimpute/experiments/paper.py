@@ -12,7 +12,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -107,6 +107,9 @@ METHODS = {
         Method("Soft-Impute, mean-centred", "control", "ais-impute", center="mean"),
         Method("Soft-Impute, bias-centred", "control", "ais-impute", center="biases"),
         Method("ridge to the mean", "control", discrete="ridge", plain="AIS-Impute"),
+        Method("LSP, mean-centred", "control", "niapg", "lsp", center="mean"),
+        Method("LSP, bias-centred", "control", "niapg", "lsp", center="biases"),
+        Method("LSP, ridge to the mean", "control", "niapg", "lsp", "ridge", plain="niAPG, LSP"),
         Method(
             "weighted L1",
             "beyond",
@@ -119,6 +122,7 @@ METHODS = {
         Method("fractional L0", "beyond", "niapg", discrete="l0-fractional", plain="AIS-Impute"),
         Method("L1, mean-centred", "beyond", discrete="l1", center="mean", plain="Soft-Impute, mean-centred"),
         Method("L1, bias-centred", "beyond", discrete="l1", center="biases", plain="Soft-Impute, bias-centred"),
+        Method("LSP and L1, bias-centred", "beyond", "niapg", "lsp", "l1", "biases", plain="LSP, bias-centred"),
         Method("TNN", "beyond", "niapg", "tnn"),
         Method("capped ℓ1", "beyond", "niapg", "capped-l1"),
     )
@@ -331,8 +335,12 @@ class Line:
 
 
 def summarise(scores: Sequence[Score]) -> list[Line]:
-    """Over the seeds, by share and method, in the order of the methods; some rounded, too, as a control."""
+    """Over the seeds, by share and method, in the order of the methods; some rounded, too, as a control.
+
+    Baselines, which are not tuned, stand beside both ways of tuning.
+    """
     lines = []
+    both = any(s.method.endswith(ON_TEST) for s in scores)
     order = [*BASELINES, *METHODS]
     keys = dict.fromkeys((s.share, s.method) for s in scores)
     for share, name in sorted(keys, key=lambda key: (key[0], order.index(key[1].removesuffix(ON_TEST)))):
@@ -340,6 +348,8 @@ def summarise(scores: Sequence[Score]) -> list[Line]:
         label = name.removesuffix(ON_TEST)
         kind = METHODS[label].kind if label in METHODS else "control"
         lines.append(_line(some, label, kind, [s.nmse for s in some]))
+        if label in BASELINES and both:
+            lines.append(replace(lines[-1], on_test=True))
         if label in ROUNDED:
             lines.append(_line(some, f"{label}, rounded", "control", [s.nmse_rounded for s in some]))
     return lines
