@@ -67,9 +67,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def main() -> None:
-    found = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "results" / "gpu.json").read_text())
-    picture([row for row in found["pass"] if "precision" in row], PAGES / "gpu.png")
+def text(found: dict[str, Any]) -> str:
     parts = [
         "# One GPU: all figures",
         f"Made by `{found['command'].strip()}` and `python benchmarks/gpu_page.py` on one {found['device']} "
@@ -79,7 +77,13 @@ def main() -> None:
     ]
     for name, title in TITLES.items():
         parts += [f"## {title}", table(found[name])]
-    write_atomically(PAGES / "gpu.md", ("\n\n".join(parts) + "\n").encode())
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    found = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "results" / "gpu.json").read_text())
+    picture([row for row in found["pass"] if "precision" in row], PAGES / "gpu.png")
+    write_atomically(PAGES / "gpu.md", text(found).encode())
 
 
 if __name__ == "__main__":

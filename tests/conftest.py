@@ -126,11 +126,17 @@ TOYS = [
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Modules of a backend whose library is not installed have no examples to run."""
-    needs = {"arrays.py": "torch", "maps.py": "torch", "torch_place.py": "torch"}
     if collection_path.parent.name != "backends":
         return None
-    library = needs.get(collection_path.name, "triton" if collection_path.name.startswith("fused") else None)
-    return True if library and importlib.util.find_spec(library) is None else None
+    needs = {("arrays", "maps", "torch"): ["torch"], ("fused", "gather"): ["torch", "triton"]}
+    lost = [
+        library
+        for names, libraries in needs.items()
+        if collection_path.name.startswith(names)
+        for library in libraries
+        if importlib.util.find_spec(library) is None
+    ]
+    return True if lost else None
 
 
 @pytest.fixture(scope="session", params=SPECTRAL, ids=repr)

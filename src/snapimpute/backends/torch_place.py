@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, cast
@@ -17,10 +19,12 @@ from torch import Tensor
 from snapimpute.backends.arrays import DTYPES, TorchArray
 from snapimpute.backends.forms import COSTS, form_of
 from snapimpute.backends.maps import MAPS
+from snapimpute.backends.torch_precision import all_digits
+from snapimpute.backends.torch_tiles import Tiles, TorchMapped
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import LowRank, MatrixOperator, Sample
 from snapimpute.operators.place import ROWS, Need, Place
-from snapimpute.operators.tiled import Mapped, single_error
+from snapimpute.operators.tiled import single_error
 from snapimpute.types import Array, CellMap
 
 with warnings.catch_warnings():  # torch says once that such tensors are young; it is said here, to nobody
@@ -30,9 +34,6 @@ with warnings.catch_warnings():  # torch says once that such tensors are young; 
 CHUNK = {"cpu": 1 << 16, "cuda": 1 << 22}
 """Observed cells that are gathered at once."""
 
-TILE = {"cpu": (512, 2048), "cuda": (8192, 16384)}
-"""Rows and columns of a tile."""
-
 
 @cache
 def torch_place(device: str | None = None) -> TorchPlace:
@@ -40,6 +41,8 @@ def torch_place(device: str | None = None) -> TorchPlace:
 
     Raises
     ------
+    ImportError
+        If there is a GPU, but nothing to compile kernels for it with.
     RuntimeError
         If the device is not there.
     """
@@ -54,13 +57,31 @@ def torch_place(device: str | None = None) -> TorchPlace:
     if found.type == "cuda":
         count = torch.cuda.device_count() if there else 0
         if (found.index or 0) >= count:
-            built = "" if torch.version.cuda else f", and torch {torch.__version__} was built without CUDA"
             raise RuntimeError(
-                f'backend="torch:{wanted}" needs a GPU, and torch sees {count or "none"}{built}: '
-                'install torch with CUDA, or use backend="torch:cpu" or "cpu"'
+                f'backend="torch:{wanted}" needs a GPU, and torch sees {count or "none"}{_advice()}, '
+                'or use backend="torch:cpu" or "cpu"'
             )
+        _check_triton(wanted)
         found = torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
     return TorchPlace(found)
+
+
+def _advice() -> str:
+    if torch.version.cuda:
+        return ": see whether nvidia-smi lists one"
+    return (
+        f", and torch {torch.__version__} was built without CUDA: install one that was with pip install "
+        '--force-reinstall "torch>=2.8" (pytorch.org/get-started has the line for each system)'
+    )
+
+
+def _check_triton(device: str) -> None:
+    try:
+        importlib.import_module("triton.tools.tensor_descriptor")
+    except ModuleNotFoundError:
+        raise ImportError(
+            f'backend="torch:{device}" needs triton 3.4 or later, which is not installed: pip install "triton>=3.4"'
+        ) from None
 
 
 class TorchPlace(Place):
@@ -85,6 +106,11 @@ class TorchPlace(Place):
             return None
         kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return int(torch.cuda.mem_get_info(self.device)[0]) + kept
+
+    def guarded(self, work: Callable[[], Any]) -> Any:
+        """work(), with all digits of float32 even if the program asked torch for fewer."""
+        with all_digits():
+            return work()
 
     # ---------------------------------------------------------------- moving
     def put(self, array: Any, side: int = ROWS) -> Any:
@@ -145,6 +171,7 @@ class TorchPlace(Place):
         host = not isinstance(rows, TorchArray)
         if host:
             rows, cols = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
+            _check_cells(rows, cols, (len(left), len(right)))
         shape = rows.shape
         r, c = self.tensor(rows).reshape(-1), self.tensor(cols).reshape(-1)
         out = self._sampled(self.tensor(left), self.tensor(right), r, c)
@@ -197,20 +224,22 @@ class TorchPlace(Place):
     @cached_property
     def fused(self) -> Any:
         """The module of fused kernels; None on a device that has none."""
-        if self.device.type != "cuda":
-            return None
-        from snapimpute.backends import fused
-
-        return fused
+        return self._kernels("fused")
 
     @cached_property
     def gathers(self) -> Any:
         """The module of kernels for sums over observed cells; None on a device that has none."""
+        return self._kernels("gathers")
+
+    def _kernels(self, name: str) -> Any:
         if self.device.type != "cuda":
             return None
-        from snapimpute.backends import gathers
-
-        return gathers
+        if torch.version.hip or torch.cuda.get_device_capability(self.device) < (8, 0):
+            raise RuntimeError(
+                f"{self.name} is not supported: the kernels are for GPUs by NVIDIA of compute capability 8.0 or "
+                'later; use backend="torch:cpu" or "cpu"'
+            )
+        return importlib.import_module(f"snapimpute.backends.{name}")
 
     def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
         """f(X) as an operator, in one kernel where there is one, else by tiles."""
@@ -230,7 +259,7 @@ class TorchPlace(Place):
             form = form_of(cell_map)
             if form is not None and form.kind in COSTS and factors.rank <= self.fused.MOST_COLUMNS:
                 return self.fused.total(self.tensor(factors.U * factors.s), self.tensor(factors.V), form), 0.0
-        tiles = _Tiles(self, factors, cell_map, factors.dtype, sample)
+        tiles = Tiles(self, factors, cell_map, factors.dtype, sample)
         totals, variance = [], 0.0
         for parts, share in tiles.bands():
             sums = torch.cat([tile.sum(dim=0, dtype=torch.float64) for tile, _, _ in parts])
@@ -240,6 +269,15 @@ class TorchPlace(Place):
         if tiles.band_weight > 1:  # the bands were drawn too
             variance += (1 - 1 / tiles.band_weight) * _spread(torch.tensor(totals, dtype=torch.float64))
         return math.fsum(totals), math.sqrt(variance)
+
+
+def _check_cells(rows: Any, cols: Any, shape: tuple[int, int]) -> None:
+    """As `LowRank.entries` does: a kernel would read whatever is there."""
+    for name, index, size in (("rows", rows, shape[0]), ("cols", cols, shape[1])):
+        if index.dtype.kind not in "iu":
+            raise ValueError(f"{name} must hold integers, got dtype {index.dtype}")
+        if index.size and not (index.min() >= 0 and index.max() < size):
+            raise ValueError(f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}")
 
 
 def _spread(values: Tensor) -> float:
@@ -274,95 +312,3 @@ class TorchSparse(MatrixOperator):
     @cached_property
     def _values_by_col(self) -> Array:
         return self.values[self.observations.by_col.order]
-
-
-class _Tiles:
-    """The mapped tiles of a low-rank matrix, band of rows by band of rows, all of them or a sample."""
-
-    def __init__(
-        self, place: TorchPlace, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None
-    ) -> None:
-        m, n = factors.shape
-        height, self.width = TILE[place.device.type]
-        kind = DTYPES[np.dtype(dtype)]
-        self.place, self.cell_map, self.columns, self.band_weight = place, cell_map, n, 1.0
-        self.left = place.tensor(factors.U * factors.s).to(kind)
-        right = place.tensor(factors.V).to(kind)
-        self.order: Tensor | None = None
-        if sample is None:
-            self.rows = [slice(start, min(start + height, m)) for start in range(0, m, height)]
-            self.windows = [(0, n)] * len(self.rows)
-        else:
-            order, self.rows, self.windows, self.band_weight = sample.draw((m, n))
-            self.order = place.put(order).tensor
-            right = right[self.order]
-        self.right = right
-
-    def bands(self) -> Any:
-        """Yield, for each band, its tiles with their rows and columns, and its share of the columns."""
-        for rows, (first, last) in zip(self.rows, self.windows, strict=True):
-            yield self._tiles(rows, first, last), (last - first) / self.columns
-
-    def _tiles(self, rows: slice, first: int, last: int) -> Any:
-        left = self.left[rows]
-        for start in range(first, last, self.width):
-            cols = slice(start, min(start + self.width, last))
-            tile = left @ self.right[cols].T
-            self.cell_map(self.place.array(tile))
-            if self.order is not None:
-                tile *= self.band_weight * self.columns / (last - first)
-            yield tile, rows, cols
-
-
-class TorchMapped(Mapped):
-    """f(X) for a low-rank X and a map f of one real variable, by tiles that are made, used and forgotten."""
-
-    def __init__(
-        self,
-        place: TorchPlace,
-        factors: LowRank,
-        cell_map: CellMap,
-        dtype: np.dtype[Any],
-        sample: Sample | None,
-        error: float,
-    ) -> None:
-        super().__init__(factors, error)
-        self._torch = place
-        self._arguments = place, factors, cell_map, dtype, sample
-
-    def matmat(self, B: Array) -> Array:
-        """f(X)·B."""
-        return self._products(B, None)[0]
-
-    def rmatmat(self, C: Array) -> Array:
-        """f(X)ᵀ·C."""
-        return self._products(None, C)[1]
-
-    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
-        """(f(X)·B, f(X)ᵀ·C) in one pass over the tiles."""
-        return self._products(B, C)
-
-    def _products(self, B: Array | None, C: Array | None) -> tuple[Array, Array]:
-        tiles, place, (m, n) = _Tiles(*self._arguments), self._torch, self.shape
-        kind = tiles.left.dtype
-        block = None if B is None else place.tensor(B).to(kind)
-        other = None if C is None else place.tensor(C).to(kind)
-        if block is not None and tiles.order is not None:
-            block = block[tiles.order]
-        forward = None if block is None else torch.zeros((m, block.shape[1]), dtype=kind, device=place.device)
-        backward = None if other is None else torch.zeros((n, other.shape[1]), dtype=kind, device=place.device)
-        for parts, _ in tiles.bands():
-            for tile, rows, cols in parts:
-                if forward is not None and block is not None:
-                    forward[rows] += tile @ block[cols]
-                if backward is not None and other is not None:
-                    backward[cols] += tile.T @ other[rows]
-        if backward is not None and tiles.order is not None:
-            sorted_back = torch.empty_like(backward)
-            sorted_back[tiles.order] = backward
-            backward = sorted_back
-        return self._back(forward), self._back(backward)
-
-    def _back(self, out: Tensor | None) -> Array:
-        wanted = DTYPES[self.dtype]
-        return self._torch.array(torch.empty(0, dtype=wanted) if out is None else out.to(wanted))
