@@ -20,16 +20,28 @@ GAINS = (GAIN, EVEN_GAIN)
 COSTS = (TABLE, ENVELOPE_L1, ENVELOPE_L0, *GAINS)
 """Maps that may be added up over all cells."""
 
-NODES = 1 << 13
-"""Of a table, evenly spaced; between them it is straight."""
+NODES = tuple(1 << power for power in range(13, 17))
+"""Of a table, evenly spaced, as few as will do; between them it is straight."""
 
 REACH = 2.0
 """How far a table reaches beyond the alphabet, in units of its span; beyond, the map goes on straight."""
+
+MOST_BREAKS = 64
+"""Places at which a map that is read from a table may jump or bend."""
+
+COARSE = 2e-6
+"""How far a table may be off between its nodes, within the alphabet: root mean squares, relative to the symbols."""
+
+FARTHEST = 1 << 14
+"""How many gaps evenly spaced symbols may be away from 0: factors are numbers of fp16, which end at 65504."""
 
 
 class Form(NamedTuple):
     """A map: its kind, the numbers that it is made of, and the number of symbols (of nodes, of a table).
 
+    ``breaks`` is how many places follow the nodes of a table at which the map
+    jumps or bends: three numbers each, the place, the jump and by how much the
+    slope changes.
     The kernel is given U/``unit``, and gives f/unit. Of a gain, which is what a
     parabola leaves of an envelope, the sum over all cells is
     ``bend``·½Σy² + ``tilt``·Σy + ``constant``·mn − unit²·(the kernel's).
@@ -43,6 +55,7 @@ class Form(NamedTuple):
     constant: float = 0.0
     bend: float = 0.0
     tilt: float = 0.0
+    breaks: int = 0
 
 
 def form_of(cell_map: CellMap) -> Form | None:
@@ -50,10 +63,10 @@ def form_of(cell_map: CellMap) -> Form | None:
     if isinstance(cell_map, Bound):
         return _bound_form(cell_map.kernel.__name__, cell_map.arguments)
     if isinstance(cell_map, Remainder) and isinstance(cell_map.prox, Tabulated):
-        return _tabulated(cell_map, cell_map.prox.family.symbols)
+        return _tabulated(cell_map, cell_map.prox, 1)
     if isinstance(cell_map, Envelope):
         if isinstance(cell_map.prox, Tabulated):
-            return _tabulated(cell_map, cell_map.prox.family.symbols)
+            return _tabulated(cell_map, cell_map.prox, 2)
         if isinstance(cell_map.prox, Bound) and isinstance(cell_map.value, Bound):
             return _envelope_form(cell_map.prox, cell_map.value)
     return None
@@ -69,10 +82,24 @@ def _bound_form(name: str, arguments: tuple[Any, ...]) -> Form | None:
     pulls = np.broadcast_to(pulls, symbols.shape)
     gap = _even_gap(symbols, pulls)
     if kinds[name] == NEAREST and gap:
-        return Form(EVEN, (*_nearest(symbols, gap, pulls[0]), 1 - slope, shift / gap), symbols.size, unit=gap)
+        return _near(Form(EVEN, (*_nearest(symbols, gap, pulls[0]), 1 - slope, shift / gap), symbols.size, unit=gap))
     if symbols.size > MOST_SYMBOLS:
         return None
-    return Form(kinds[name], (slope, shift), symbols.size, np.concatenate([symbols, pulls]))
+    unit = _unit(symbols)
+    table = np.concatenate([symbols / unit, pulls / (unit**2 if kinds[name] == NEAREST else unit)])
+    return Form(kinds[name], (slope, shift / unit), symbols.size, table, unit)
+
+
+def _unit(symbols: Any) -> float:
+    """The power of two that values are divided by, such that they are numbers of fp16: 1 for most alphabets."""
+    largest = float(np.abs(symbols).max())
+    return 1.0 if largest == 0 or 0.25 <= largest <= 256 else 2.0 ** (math.floor(math.log2(largest)) - 2)
+
+
+def _near(form: Form) -> Form | None:
+    """The form if its evenly spaced symbols are near enough to 0."""
+    shift = form.numbers[3] - 1.5 * 2**23 + form.numbers[4]
+    return form if max(abs(shift), abs(form.symbols - 1 - shift)) <= FARTHEST else None
 
 
 def _even_gap(symbols: Any, pulls: Any) -> float:
@@ -93,9 +120,11 @@ def _whole_numbers(top: float, shift: float) -> tuple[float, ...]:
     return 1 / top, shift / top, float(top), 1.5 * 2**23 + whole, shift - whole
 
 
-def _stairs(low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float) -> Form:
+def _stairs(
+    low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float
+) -> Form | None:
     numbers = (*_whole_numbers(top, -(low + 0.5 * wide) / period), 0.5 * wide / period, 1 - slope)
-    return Form(STAIRS, numbers, int(top) + 1, unit=period)
+    return _near(Form(STAIRS, numbers, int(top) + 1, unit=period))
 
 
 def _envelope_form(prox: Bound, value: Bound) -> Form | None:
@@ -109,13 +138,15 @@ def _envelope_form(prox: Bound, value: Bound) -> Form | None:
         return _gain(symbols, gap, float(pulls[0]), Envelope(prox, value))
     if gap:
         numbers = _nearest(symbols, gap, pulls[0])
-        return Form(EVEN_GAIN, numbers, symbols.size, unit=gap, constant=float(pulls.sum()))
+        return _near(Form(EVEN_GAIN, numbers, symbols.size, unit=gap, constant=float(pulls.sum())))
     if symbols.size > MOST_SYMBOLS:
         return None
-    return Form(kinds[names], (), symbols.size, np.concatenate([symbols, pulls]))
+    unit = _unit(symbols)
+    table = np.concatenate([symbols / unit, pulls / (unit if kinds[names] == ENVELOPE_L1 else unit**2)])
+    return Form(kinds[names], (), symbols.size, table, unit)
 
 
-def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form:
+def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form | None:
     """The envelope has the derivative y − prox(y): a parabola, as the line is split off, less the integral of f."""
     period, top = gap + 2 * pull, symbols.size - 1
     slope, low = gap / period, float(symbols[0]) - pull * symbols.size
@@ -125,13 +156,50 @@ def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form:
     there = np.array([middle])
     envelope(there)
     constant = float(there[0]) - 0.5 * bend * middle**2 - tilt * middle
-    return stairs._replace(kind=GAIN, constant=constant, bend=bend, tilt=tilt)
+    return stairs and stairs._replace(kind=GAIN, constant=constant, bend=bend, tilt=tilt)
 
 
-def _tabulated(cell_map: CellMap, symbols: Any) -> Form:
-    span = float(symbols[-1] - symbols[0]) or 1.0
+def _tabulated(cell_map: CellMap, prox: Tabulated, power: int) -> Form | None:
+    """A table of the map, whose values grow with that power of the unit; None if it cannot be exact enough."""
+    symbols = prox.family.symbols
+    span, unit = float(np.ptp(symbols)) or 1.0, _unit(symbols)
+    typical = math.sqrt(float(np.square(symbols).mean())) or span
     low, high = float(symbols[0]) - REACH * span, float(symbols[-1]) + REACH * span
-    values = np.linspace(low, high, NODES + 1)
-    cell_map(values)
-    table = np.stack([values[:-1], np.diff(values)], axis=1)
-    return Form(TABLE, (low, NODES / (high - low)), NODES, table)
+    breaks = np.empty((0, 3))
+    if power == 1:  # an envelope does not jump
+        breaks = _breaks(cell_map, prox.tables[1], 1e-5 * span, 1e-7 * typical)
+    if len(breaks) > MOST_BREAKS:
+        return None
+    for count in NODES:
+        values, off = _table(cell_map, np.linspace(low, high, 2 * count + 1), breaks)
+        if off <= COARSE * typical**power:
+            table = np.stack([values[:-1], np.diff(values)], axis=1) / unit**power
+            whole = np.concatenate([table.reshape(-1), (breaks / (unit, unit, 1.0)).reshape(-1)])
+            return Form(TABLE, (low / unit, count * unit / (high - low)), count, whole, unit, breaks=len(breaks))
+    return None
+
+
+def _table(cell_map: CellMap, places: Any, breaks: Any) -> tuple[Any, float]:
+    """The map without its breaks at every other place, and how far it is from straight at those between."""
+    values = _mapped(cell_map, places)
+    for place, step, bend in breaks:
+        values -= np.where(places < place, 0.0, step + bend * (places - place))
+    nodes, middles = values[::2], values[1::2]
+    off = middles - 0.5 * (nodes[1:] + nodes[:-1])
+    inside = off[int(REACH / (1 + 2 * REACH) * off.size) : int((1 + REACH) / (1 + 2 * REACH) * off.size) + 1]
+    return nodes, math.sqrt(float(np.square(inside).mean()))
+
+
+def _mapped(cell_map: CellMap, values: Any) -> Any:
+    out = values.copy()
+    cell_map(out)
+    return out
+
+
+def _breaks(cell_map: CellMap, edges: Any, near: float, least: float) -> Any:
+    """Where a map jumps by more than ``least``, or bends: places, jumps, and changes of the slope."""
+    before, after = _mapped(cell_map, np.nextafter(edges, -np.inf)), _mapped(cell_map, edges)
+    left = _mapped(cell_map, edges - near) - _mapped(cell_map, edges - 2 * near)
+    right = _mapped(cell_map, edges + 2 * near) - _mapped(cell_map, edges + near)
+    steps, bends = after - before, (right - left) / near
+    return np.stack([edges, steps, bends], axis=1)[(np.abs(steps) > least) | (np.abs(bends) > 1e-2)]

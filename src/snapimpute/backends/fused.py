@@ -26,6 +26,7 @@ spot and p the period, k = w rounded to a whole number from 0 to K − 1, and
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,6 +73,11 @@ class Side:
         return Side(tuple(padded), padded[0].shape[0])
 
 
+def on_device_of(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Launch kernels where a tensor is: Triton takes the current device, which need not be that of its arguments."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
 def pieces_of(columns: int, most: int = 3) -> tuple[int, ...]:
     """Powers of two, from 16 to 256 and descending, that are together just as many or little more; none if too many.
 
@@ -92,6 +98,7 @@ def pieces_of(columns: int, most: int = 3) -> tuple[int, ...]:
 
 def sides(left: Tensor, right: Tensor, precision: str, unit: float = 1.0) -> tuple[Side, Side]:
     """U/unit and V for the kernels: scaled column by column, such that the largest of V is about 1."""
+    _check_width("factors", left)
     scale = _powers(right)
     u, v = left * (scale / unit), right / scale
     if precision == "float32":
@@ -101,6 +108,11 @@ def sides(left: Tensor, right: Tensor, precision: str, unit: float = 1.0) -> tup
         u, v = _rounded(u), _rounded(v)
     kind, most = TYPES[precision], 3 if len(left) * len(right) >= LARGE else 1
     return _side(u.to(kind), most), _side(v.to(kind), most)
+
+
+def _check_width(name: str, block: Tensor) -> None:
+    if block.shape[1] > MOST_COLUMNS:
+        raise ValueError(f"a fused product takes {name} of up to {MOST_COLUMNS} columns, got {block.shape[1]}")
 
 
 def _powers(block: Tensor) -> Tensor:
@@ -191,6 +203,7 @@ def product_of_sides(
     u: Side, v: Side, m: int, form: Form, block: Tensor, precision: str, *, plain: bool = False
 ) -> Tensor:
     """The same with factors that were made ready once for several products."""
+    _check_width("a block", block)
     scale = _powers(block)
     scaled, width, split = block / scale, block.shape[1], precision == "float32"
     kind = torch.bfloat16 if precision == "bf16" else torch.float16
@@ -204,33 +217,43 @@ def product_of_sides(
     outs = [torch.empty((parts * u.rows, w), dtype=torch.float32, device=block.device) for w in b.widths]
     described = [TensorDescriptor.from_tensor(out, [size.rows, out.shape[1]]) for out in outs]
     widths = (*b.widths, 0)
-    mapped_product[(tiles, parts)](
-        *_described(u, size.rows),
-        *_described(v, size.cols),
-        *_described(b, size.cols)[:2],
-        *_described(b_low, size.cols)[:2],
-        *(described * 2)[:2],
-        _numbers(form, block.device),
-        *(*form.numbers, *[0.0] * 8)[:8],
-        blocks // parts,
-        u.rows,
-        RB=u.widths[1] if len(u.widths) > 1 else 0,
-        RC=u.widths[2] if len(u.widths) > 2 else 0,
-        KA=widths[0],
-        KB=widths[1],
-        BM=size.rows,
-        BN=size.cols,
-        KIND=form.kind,
-        COUNT=form.symbols,
-        SPLIT=split,
-        PLAIN=plain,
-        STAGES=size.stages,
-        num_warps=size.warps,
-    )
+    with on_device_of(block):
+        mapped_product[(tiles, parts)](
+            *_described(u, size.rows),
+            *_described(v, size.cols),
+            *_described(b, size.cols)[:2],
+            *_described(b_low, size.cols)[:2],
+            *(described * 2)[:2],
+            _numbers(form, block.device),
+            *(*form.numbers, *[0.0] * 8)[:8],
+            blocks // parts,
+            u.rows,
+            KA=widths[0],
+            KB=widths[1],
+            SPLIT=split,
+            **_known(u, form, size, plain),
+        )
     out = torch.cat(outs, 1) if len(outs) > 1 else outs[0]
     if parts > 1:
         out = out.reshape(parts, u.rows, -1).sum(0)
     return out[:m, :width] * (form.unit * scale)
+
+
+def _known(u: Side, form: Form, size: Blocks, plain: bool) -> dict[str, Any]:
+    """What both kernels know when they are compiled."""
+    _, second, third = (*u.widths, 0, 0)[:3]
+    return {
+        "RB": second,
+        "RC": third,
+        "BM": size.rows,
+        "BN": size.cols,
+        "KIND": form.kind,
+        "COUNT": form.symbols,
+        "BREAKS": form.breaks,
+        "PLAIN": plain,
+        "STAGES": size.stages,
+        "num_warps": size.warps,
+    }
 
 
 def _b_side(block: Tensor, rows: int, most: int) -> Side:
@@ -249,30 +272,23 @@ def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> fl
     u, v = sides(left, right, "float32", form.unit)
     size = blocks_for(sum(u.widths), 16, 2)
     out = torch.empty(u.rows, dtype=torch.float64, device=left.device)
-    mapped_total[(u.rows // size.rows,)](
-        *_described(u, size.rows),
-        *_described(v, size.cols),
-        out,
-        _numbers(form, left.device),
-        *(*form.numbers, *[0.0] * 8)[:8],
-        v.rows // size.cols,
-        left.shape[0],
-        right.shape[0],
-        RB=u.widths[1] if len(u.widths) > 1 else 0,
-        RC=u.widths[2] if len(u.widths) > 2 else 0,
-        BM=size.rows,
-        BN=size.cols,
-        KIND=form.kind,
-        COUNT=form.symbols,
-        PLAIN=plain,
-        STAGES=size.stages,
-        num_warps=size.warps,
-    )
-    found = float(out.sum())
+    with on_device_of(left):
+        mapped_total[(u.rows // size.rows,)](
+            *_described(u, size.rows),
+            *_described(v, size.cols),
+            out,
+            _numbers(form, left.device),
+            *(*form.numbers, *[0.0] * 8)[:8],
+            v.rows // size.cols,
+            left.shape[0],
+            right.shape[0],
+            **_known(u, form, size, plain),
+        )
+    found = form.unit**2 * float(out.sum())
     if form.kind not in GAINS:
         return found
     wide, high = left.double(), right.double()
     squares = float(((wide.T @ wide) * (high.T @ high)).sum())
     cells = left.shape[0] * right.shape[0]
     parabola = 0.5 * form.bend * squares + form.tilt * float(wide.sum(0) @ high.sum(0)) + form.constant * cells
-    return parabola - form.unit**2 * found
+    return parabola - found

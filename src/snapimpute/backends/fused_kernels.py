@@ -111,7 +111,8 @@ def _to_nearest(s, P, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _from_table(s, P, low, rate, COUNT: tl.constexpr, PLAIN: tl.constexpr):
+def _from_table(s, P, low, rate, COUNT: tl.constexpr, BREAKS: tl.constexpr, PLAIN: tl.constexpr):
+    """Straight between the nodes; where the map jumps or bends the jump, and the line from there on, are added."""
     t = (s - low) * rate
     cell = tl.minimum(tl.maximum(t, 0.0), COUNT - 1.0).to(tl.int32)
     if PLAIN:
@@ -125,7 +126,12 @@ def _from_table(s, P, low, rate, COUNT: tl.constexpr, PLAIN: tl.constexpr):
             is_pure=True,
             pack=1,
         )
-    return value + (t - cell.to(tl.float32)) * rise
+    f = value + (t - cell.to(tl.float32)) * rise
+    for i in tl.static_range(BREAKS):
+        beyond = s - tl.load(P + 2 * COUNT + 3 * i)
+        step, bend = tl.load(P + 2 * COUNT + 3 * i + 1), tl.load(P + 2 * COUNT + 3 * i + 2)
+        f += tl.where(beyond < 0, 0.0, step + bend * beyond)
+    return f
 
 
 @triton.jit
@@ -159,7 +165,7 @@ def _l0_envelope(s, P, COUNT: tl.constexpr):
 @triton.jit
 def _map(
     s, P, n0, n1, n2, n3, n4, n5, n6, n7,
-    KIND: tl.constexpr, COUNT: tl.constexpr, TYPE: tl.constexpr, PLAIN: tl.constexpr,
+    KIND: tl.constexpr, COUNT: tl.constexpr, BREAKS: tl.constexpr, TYPE: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
     """f(s), in float32 or already in the type that is wanted."""
     if KIND == 0:
@@ -171,7 +177,7 @@ def _map(
     elif KIND == 3:
         f = _to_nearest(s, P, COUNT) - (n0 * s + n1)
     elif KIND == 4:
-        f = _from_table(s, P, n0, n1, COUNT, PLAIN)
+        f = _from_table(s, P, n0, n1, COUNT, BREAKS, PLAIN)
     elif KIND == 5:
         f = _l1_envelope(s, P, COUNT)
     elif KIND == 7:
@@ -200,7 +206,7 @@ def _tile(ua, ub, uc, VA, VB, VC, start, RB: tl.constexpr, RC: tl.constexpr):
 def mapped_product(
     UA, UB, UC, VA, VB, VC, BA, BB, LA, LB, OA, OB, P, n0, n1, n2, n3, n4, n5, n6, n7, blocks, rows,
     RB: tl.constexpr, RC: tl.constexpr, KA: tl.constexpr, KB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    KIND: tl.constexpr, COUNT: tl.constexpr, SPLIT: tl.constexpr, PLAIN: tl.constexpr,
+    KIND: tl.constexpr, COUNT: tl.constexpr, BREAKS: tl.constexpr, SPLIT: tl.constexpr, PLAIN: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
     """OUT ← Σ f(U V_jᵀ)·B_j over the blocks j of one part, for one block of rows."""
@@ -214,7 +220,7 @@ def mapped_product(
     for i in tl.range(part * blocks, (part + 1) * blocks, num_stages=STAGES):
         start = i * BN
         s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
-        f = _map(s, P, n0, n1, n2, n3, n4, n5, n6, n7, KIND, COUNT, TYPE, PLAIN)
+        f = _map(s, P, n0, n1, n2, n3, n4, n5, n6, n7, KIND, COUNT, BREAKS, TYPE, PLAIN)
         e = f.to(BA.dtype)
         ba = BA.load([start, 0])
         sum_a = tl.dot(e, ba, sum_a)
@@ -237,7 +243,7 @@ def mapped_product(
 def mapped_total(
     UA, UB, UC, VA, VB, VC, OUT, P, n0, n1, n2, n3, n4, n5, n6, n7, blocks, m, n,
     RB: tl.constexpr, RC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KIND: tl.constexpr, COUNT: tl.constexpr,
-    PLAIN: tl.constexpr, STAGES: tl.constexpr,
+    BREAKS: tl.constexpr, PLAIN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """OUT ← Σ_j f(U V_jᵀ) over all columns, for each of a block of rows."""
     row = tl.program_id(0) * BM
@@ -249,6 +255,6 @@ def mapped_total(
     for i in tl.range(0, blocks, num_stages=STAGES):
         start = i * BN
         s = _tile(ua, ub, uc, VA, VB, VC, start, RB, RC)
-        cost = _map(s, P, n0, n1, n2, n3, n4, n5, n6, n7, KIND, COUNT, tl.float32, PLAIN)
+        cost = _map(s, P, n0, n1, n2, n3, n4, n5, n6, n7, KIND, COUNT, BREAKS, tl.float32, PLAIN)
         total += tl.where(inside & ((start + tl.arange(0, BN))[None, :] < n), cost, 0.0)
     tl.store(OUT + row + tl.arange(0, BM), tl.sum(total.to(tl.float64), axis=1))

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from snapimpute.backends import fused
 from snapimpute.backends.arrays import DTYPES
@@ -66,28 +67,28 @@ class FusedMapped(Mapped):
         return self._times(right, left, self.shape[1], C)
 
     def _times(self, left: fused.Side, right: fused.Side, rows: int, block: Array) -> Array:
+        found: Array = self._torch.array(self._product(left, right, rows, block).to(DTYPES[self.dtype]))
+        return found
+
+    def _product(self, left: fused.Side, right: fused.Side, rows: int, block: Array) -> Tensor:
+        """In float32; a block that is wider than kernels take is cut into several."""
         given = self._torch.tensor(block).to(torch.float32)
         step = fused.MOST_COLUMNS
         parts = [
             fused.product_of_sides(left, right, rows, self.form, given[:, start : start + step], self.precision)
             for start in range(0, max(given.shape[1], 1), step)
         ]
-        out = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
-        found: Array = self._torch.array(out.to(DTYPES[self.dtype]))
-        return found
+        return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
     def measure(self, exact: FusedMapped, left: Array, right: Array) -> None:
         """Set the error, on some rows and columns: ‖E·right‖ and ‖Eᵀ·left‖, E the difference to the exact one."""
         total = 0.0
         for here, space in ((0, right), (1, left)):
-            block = self._torch.tensor(space).to(torch.float32)[:, : fused.MOST_COLUMNS]
             rows = self.shape[here]
             step = max(rows // PROBED, 1)
             count = -(-rows // step)
             one, two = (
-                fused.product_of_sides(
-                    each.sides[here].every(step, count), each.sides[1 - here], count, each.form, block, each.precision
-                )
+                each._product(each.sides[here].every(step, count), each.sides[1 - here], count, space)
                 for each in (self, exact)
             )
             total += float((one - two).square().sum(dtype=torch.float64)) * rows / count

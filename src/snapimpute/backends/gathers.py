@@ -15,6 +15,7 @@ import torch
 import triton
 from torch import Tensor
 
+from snapimpute.backends.fused import on_device_of
 from snapimpute.backends.gather_kernels import sampled_product, summed_lanes
 from snapimpute.observations import Compressed
 
@@ -74,10 +75,11 @@ def _summed(
     out = torch.empty((starts.numel(), width), dtype=block.dtype, device=block.device)
     if out.numel():
         columns = min(triton.next_power_of_2(width), WIDEST)
-        summed_lanes[(starts.numel(), triton.cdiv(width, columns))](
-            starts, stops, indices, values, block, out, width,
-            WEIGHTED=values is not None, ENTRIES=2048 // columns, COLUMNS=columns, num_warps=4,
-        )  # fmt: skip
+        with on_device_of(block):
+            summed_lanes[(starts.numel(), triton.cdiv(width, columns))](
+                starts, stops, indices, values, block, out, width,
+                WEIGHTED=values is not None, ENTRIES=2048 // columns, COLUMNS=columns, num_warps=4,
+            )  # fmt: skip
     return out
 
 
@@ -86,7 +88,8 @@ def entries(left: Tensor, right: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     count, rank = rows.numel(), left.shape[1]
     out = torch.empty(count, dtype=left.dtype, device=left.device)
     if count:
-        sampled_product[(triton.cdiv(count, CELLS),)](
-            left.contiguous(), right.contiguous(), rows, cols, out, count, rank, PIECE=32, CELLS=CELLS
-        )
+        with on_device_of(left):
+            sampled_product[(triton.cdiv(count, CELLS),)](
+                left.contiguous(), right.contiguous(), rows, cols, out, count, rank, PIECE=32, CELLS=CELLS
+            )
     return out
