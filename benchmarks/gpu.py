@@ -45,6 +45,15 @@ PENALTIES: dict[str, Any] = {
     "L0": si.L0("0.5:5:0.5", xi=0.01),
     "fractional L0": si.FractionalL0("0.5:5:0.5", xi=0.01, alpha=0.02),
 }
+UNEVEN = [0.25 * k + 0.01 * k * k for k in range(20)]
+CHECKED = PENALTIES | {
+    "L1 with weights, 20 symbols": si.L1(UNEVEN, xi=0.01, weights=np.linspace(0.5, 1.5, 20)),
+    "composed L1, 20 uneven symbols": si.ComposedL1(UNEVEN, xi=0.01),
+    "L0 with weights, 20 symbols": si.L0(UNEVEN, xi=0.005, weights=np.linspace(0.5, 1.5, 20)),
+    "fractional L0 that jumps": si.FractionalL0("1:5", xi=0.3, alpha=0.01),
+    "Lp": si.Lp("1:5", xi=0.05, p=0.5),
+}
+"""What is checked, and not timed: the most symbols, and maps that are read from a table with jumps."""
 SHAPES = ((3000, 2000, 64, 64), (2500, 1111, 37, 76), (1500, 1700, 140, 200), (700, 900, 256, 256), (300, 260, 5, 3))
 
 
@@ -89,7 +98,7 @@ def check() -> list[dict[str, Any]]:
     for m, n, rank, width in SHAPES:
         left, right = factors(m, n, rank)
         block = torch.randn(n, width, device=DEVICE) / n**0.5
-        for name, penalty in PENALTIES.items():
+        for name, penalty in CHECKED.items():
             part, whole = exact(penalty, left, right, block)
             form = forms.form_of(penalty.compiled_remainder(1.0))
             row: dict[str, Any] = {"shape": f"{m}×{n}, {rank} + {width}", "map": name}

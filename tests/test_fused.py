@@ -209,6 +209,20 @@ def test_blocks_fit_the_fast_memory(rank: int, width: int, itemsize: int) -> Non
         assert itemsize * held <= 227 * 1024
 
 
+def test_smaller_cards_get_smaller_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Card:
+        shared_memory_per_block_optin = 232_448  # an H200
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card)
+    assert fused.shared_of.__wrapped__(torch.device("cuda:0")) == fused.SHARED
+    Card.shared_memory_per_block_optin = 101_376  # of the kind that one has at home
+    small = fused.shared_of.__wrapped__(torch.device("cuda:0"))
+    assert small == 101_376 - fused.SPARE
+    assert fused.blocks_for(64, 64, 2) == (128, 64, 4, 3)
+    found = fused.blocks_for(64, 64, 2, shared=small)
+    assert found == (64, 32, 4, 2)
+
+
 # ---------------------------------------------------------------- the operator
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Any:

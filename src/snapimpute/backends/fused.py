@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,11 +157,19 @@ class Blocks(NamedTuple):
     stages: int
 
 
-SHARED = 190_000
-"""Bytes of fast memory that a program may take."""
+SHARED, SPARE = 190_000, 42_000
+"""Bytes of fast memory that a program may take, and of what a card has those that it must leave to the compiler."""
 
 
-def blocks_for(rank: int, width: int, itemsize: int, pieces_of_b: int = 1) -> Blocks:
+@cache
+def shared_of(device: torch.device) -> int:
+    """Bytes of fast memory that a program may take on a device; cards smaller than an H200 have less."""
+    if device.type != "cuda":
+        return SHARED
+    return min(SHARED, torch.cuda.get_device_properties(device).shared_memory_per_block_optin - SPARE)
+
+
+def blocks_for(rank: int, width: int, itemsize: int, pieces_of_b: int = 1, shared: int = SHARED) -> Blocks:
     """The first that fits the fast memory and the registers; the best on an H200 for 64 and 64 columns come first."""
     large = [Blocks(128, 64, 4, 3), Blocks(128, 64, 4, 2)] if rank <= 256 and width <= 128 else []
     small = [Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 32, 4, 2), Blocks(64, 32, 4, 1)]
@@ -168,7 +177,7 @@ def blocks_for(rank: int, width: int, itemsize: int, pieces_of_b: int = 1) -> Bl
         factors = one.rows * rank + one.stages * one.cols * rank
         others = one.stages * one.cols * width * pieces_of_b + one.rows * one.cols
         held = itemsize * factors + 2 * others + 4 * one.rows * width
-        if held <= SHARED and one.rows * width <= 4096 * one.warps:
+        if held <= shared and one.rows * width <= 4096 * one.warps:
             return one
     return small[-1]
 
@@ -211,7 +220,8 @@ def product_of_sides(
     low = (scaled - high.to(scaled.dtype)).to(kind) if split else high
     most = 2 if u.rows * v.rows >= LARGE else 1
     b, b_low = _b_side(high, v.rows, most), _b_side(low, v.rows, most)
-    size = blocks_for(sum(u.widths), sum(b.widths), TYPES[precision].itemsize, 2 if split else 1)
+    held = shared_of(block.device)
+    size = blocks_for(sum(u.widths), sum(b.widths), TYPES[precision].itemsize, 2 if split else 1, held)
     blocks, tiles = v.rows // size.cols, u.rows // size.rows
     parts = next(p for p in range(_parts(tiles, block.device), 0, -1) if blocks % p == 0)
     outs = [torch.empty((parts * u.rows, w), dtype=torch.float32, device=block.device) for w in b.widths]
@@ -270,7 +280,7 @@ def _numbers(form: Form, device: torch.device) -> Tensor:
 def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> float:
     """Σ f over all cells, in arithmetic as exact as float32's and added up in float64."""
     u, v = sides(left, right, "float32", form.unit)
-    size = blocks_for(sum(u.widths), 16, 2)
+    size = blocks_for(sum(u.widths), 16, 2, shared=shared_of(left.device))
     out = torch.empty(u.rows, dtype=torch.float64, device=left.device)
     with on_device_of(left):
         mapped_total[(u.rows // size.rows,)](
