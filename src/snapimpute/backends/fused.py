@@ -166,7 +166,8 @@ def shared_of(device: torch.device) -> int:
     """Bytes of fast memory that a program may take on a device; cards smaller than an H200 have less."""
     if device.type != "cuda":
         return SHARED
-    return min(SHARED, torch.cuda.get_device_properties(device).shared_memory_per_block_optin - SPARE)
+    card = torch.cuda.get_device_properties(device)
+    return min(SHARED, int(getattr(card, "shared_memory_per_block_optin", SHARED + SPARE)) - SPARE)
 
 
 def blocks_for(rank: int, width: int, itemsize: int, pieces_of_b: int = 1, shared: int = SHARED) -> Blocks:
