@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +173,14 @@ def test_the_cells_of_a_table_are_moved_once(place: Place) -> None:
     assert first.rows is second.rows
     assert first.by_col is second.by_col
     assert second.values.dtype == np.float32
-    assert place.observations(data(0.2)).rows is not first.rows
+    other = data(0.2)
+    last = place.observations(other)
+    assert last.rows is not first.rows
+    order: Any = last.by_col.order
+    kept = weakref.ref(order.tensor)
+    del other, last, order
+    gc.collect()
+    assert kept() is None  # and no memory is held for a table that is gone
 
 
 # ---------------------------------------------------------------- maps

@@ -30,7 +30,7 @@ def chosen(place: Any, factors: LowRank, form: Form, need: Need, error: float) -
     """The operator in the cheap precision if its error is allowed, else in float32, whose error is given."""
     exact = FusedMapped(place, factors, form, EXACT, error)
     if place.mixed and need.error > error and need.left is not None and need.right is not None:
-        cheap = FusedMapped(place, factors, form, CHEAP, 0.0)
+        cheap = FusedMapped(place, factors, form, CHEAP, error)
         cheap.measure(exact, need.left, need.right)
         if cheap.error <= need.error:
             return cheap
@@ -81,7 +81,7 @@ class FusedMapped(Mapped):
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
     def measure(self, exact: FusedMapped, left: Array, right: Array) -> None:
-        """Set the error, on some rows and columns: ‖E·right‖ and ‖Eᵀ·left‖, E the difference to the exact one."""
+        """Add to the error ‖E·right‖ and ‖Eᵀ·left‖ on some rows and columns, E the difference to the exact one."""
         total = 0.0
         for here, space in ((0, right), (1, left)):
             rows = self.shape[here]
@@ -92,4 +92,4 @@ class FusedMapped(Mapped):
                 for each in (self, exact)
             )
             total += float((one - two).square().sum(dtype=torch.float64)) * rows / count
-        self._error = math.sqrt(total)
+        self._error += math.sqrt(total)

@@ -135,11 +135,16 @@ class TorchPlace(Place):
         last, cells = self._cells
         if last is None or last() is not observations.rows:
             cells = self._moved(observations)
-            self._cells = weakref.ref(observations.rows), cells
+            self._cells = weakref.ref(observations.rows, self._forget), cells
         rows, cols, by_row, by_col = cells
         out = replace(observations, rows=rows, cols=cols, values=self.put(observations.values))
         out.__dict__.update(by_row=by_row, by_col=by_col)
         return out
+
+    def _forget(self, gone: Any) -> None:
+        """The table is gone: its cells need no memory there any longer."""
+        if self._cells[0] is gone:
+            self._cells = (None, ())
 
     def _moved(self, observations: Observations) -> tuple[Any, ...]:
         """The cells, and pointers to them by row and by column."""
