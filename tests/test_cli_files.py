@@ -9,10 +9,12 @@ import itertools
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -640,7 +642,18 @@ def test_tune(snap, wide_csv):
     assert "there is nothing to choose" in done.err
 
 
-@pytest.mark.skipif(find_spec("snapimpute.plots") is None, reason="pictures are not there yet")
+def test_tune_says_the_command_that_fits_with_its_choice(snap, wide_csv):
+    """With all that was said about the table and the model, as it was said."""
+    asked = ["--missing", "?", "--missing", "9", "--header", "--spectral", "lsp", "--max-iter", "10"]
+    said = snap("tune", wide_csv, "-a", "1:5", *asked, "--center", "rows", "--cv", "2").out.splitlines()
+    (line,) = (one for one in said if one.startswith("to fit with that: "))
+    words = shlex.split(line.removeprefix("to fit with that: "))
+    assert words[:5] == ["snapimpute", "complete", wide_csv, "--alphabet", "1:5"]
+    assert words[5 : 5 + len(asked)] == asked
+    found = snap(*words[1:-1], "out.csv", "--json").json
+    assert [found["center"], f"{found['lam']:.6g}"] == ["rows", words[words.index("--lam") + 1]]
+
+
 def test_tune_draws(snap, wide_csv):
     """The scores as a picture; a name that says no format is refused before the work."""
     pytest.importorskip("matplotlib")
@@ -797,6 +810,31 @@ def test_never_over_the_input_without_force(snap, wide_csv, long_csv):
     assert Path(wide_csv).read_bytes() == before
     snap("complete", wide_csv, "-o", wide_csv, *FIVE, "--force")
     assert frame(wide_csv).null_count().sum_horizontal()[0] == 0
+
+
+def test_force_is_offered_where_it_is_an_option(snap, wide_csv):
+    """Advice that leads to another error is none."""
+    snap("fit", wide_csv, "-m", "m.snap", *FIVE)
+    for command in (
+        ("tune", wide_csv, "-a", "1:5", "-o", wide_csv),
+        ("evaluate", wide_csv, "-a", "1:5", "--report", wide_csv),
+        ("recommend", "m.snap", "--all", "-o", "m.snap", "--to", "csv"),
+    ):
+        one_line(snap(*command, ok=False), "is the input, which would be lost: name another file")
+        assert "--force" not in snap(*command, ok=False).err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of other systems")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_pipe_with_a_name_is_written_to_and_not_replaced(snap, wide_csv, kind):
+    """As -o >(gzip > out.csv.gz) of a shell."""
+    os.mkfifo(f"pipe.{kind}")
+    reader = threading.Thread(target=lambda: Path(f"out.{kind}").write_bytes(Path(f"pipe.{kind}").read_bytes()))
+    reader.start()
+    snap("complete", wide_csv, "-o", f"pipe.{kind}", *FIVE, "-q")
+    reader.join(60)
+    assert Path(f"pipe.{kind}").is_fifo()
+    assert frame(f"out.{kind}").drop("who").null_count().sum_horizontal()[0] == 0
 
 
 def test_two_results_do_not_go_to_one_file(snap, wide_csv):
@@ -1203,6 +1241,19 @@ def test_a_reader_that_goes_away_is_no_error(snap, long_csv):
             assert process.wait(120) == 0
 
 
+def test_a_reader_that_goes_away_while_we_talk_is_no_error(snap, monkeypatch):
+    """As in snapimpute solvers | head: rich would end with the code of an error."""
+
+    def gone(*args: Any) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("snapimpute.cli._forget_the_rest", lambda: None)
+    for command in ("solvers", "datasets"):
+        monkeypatch.setattr(Console, "file", SimpleNamespace(write=gone, flush=gone, isatty=lambda: False))
+        done = snap(command, ok=False)
+        assert (done.code, done.err) == (0, "")
+
+
 # -------------------------------------------------------------------- Ctrl-C
 def test_an_interrupted_fit_writes_the_best_so_far(snap, wide_csv, monkeypatch):
     """The table is whole, the model can be used, the exit code is 130; no report, which would take longer."""
@@ -1265,9 +1316,68 @@ def test_an_interrupted_tuning_goes_on_with_the_best_so_far(snap, wide_csv, monk
     assert frame("tried.csv").height == 4
     assert done.json["interrupted"] is True
     seen.clear()
-    done = snap("evaluate", wide_csv, "-a", "1:5", ok=False)
+    done = snap("evaluate", wide_csv, "-a", "1:5", "--json", ok=False)
     assert done.code == 130
-    assert "Traceback" not in done.err
+    assert "interrupted: going on with the best so far" in done.err
+    found = done.json
+    assert (found["interrupted"], found["ways"][0]["label"]) == (True, "snapimpute")
+    assert found["lam"] in {one.lam for one in seen}
+
+
+@pytest.fixture
+def usual_signals():
+    """Ctrl-C as Python has it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interruption_while_results_are_written(snap, wide_csv, monkeypatch, usual_signals, times):
+    """The fit is over: what it found is written first, and only a second Ctrl-C stops that."""
+    from snapimpute.cli import complete
+
+    real = complete._write
+
+    def interrupted(*arguments: Any) -> Any:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    monkeypatch.setattr(complete, "_write", interrupted)
+    done = snap("complete", wide_csv, "-o", "out.csv", "--model", "m.snap", "--report", "r.html", *FIVE, ok=False)
+    assert done.code == 130
+    assert "snapimpute: interrupted: what there is will be written; Ctrl-C again stops that" in done.err
+    assert {"out.csv", "m.snap", "r.html"} & set(os.listdir()) == ({"out.csv", "m.snap"} if times == 1 else set())
+    assert ("no file was left half written" in done.err) == (times == 2)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("stage", ["estimator.SnapImputer._held_out", "evaluation.check"])
+def test_an_interruption_after_the_last_fit(snap, wide_csv, monkeypatch, stage):
+    """While probabilities are calibrated, or scores for the report are made: the table is there nevertheless."""
+
+    def stop(*args: Any, **more: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"snapimpute.{stage}", stop)
+    done = snap("complete", wide_csv, "-o", "out.csv", "--report", "r.html", *FIVE, "--json", ok=False)
+    assert (done.code, done.json["interrupted"], done.json["status"]) == (130, True, "converged")
+    assert "no report was written" in done.err
+    assert frame("out.csv").drop("who").null_count().sum_horizontal()[0] == 0
+    assert not Path("r.html").exists()
+
+
+def test_an_interruption_before_the_first_iteration_of_the_last_fit(snap, wide_csv, monkeypatch):
+    """What was chosen is not lost: it is said, beside that the result knows nothing else."""
+
+    def stop(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("snapimpute.solvers.proximal.ProximalGradient.step", stop)
+    done = snap("complete", wide_csv, "-o", "out.csv", *FIVE, "-q", ok=False)
+    assert done.code == 130
+    assert "knows the mean only: fit again with --lam 2 --xi 0.01 --center mean" in done.err
 
 
 @pytest.mark.parametrize("where", ["read", "fit"])

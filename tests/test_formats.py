@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import re
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,7 +43,7 @@ from snapimpute.formats import (
 from snapimpute.formats import lines as lines_module
 from snapimpute.formats.lines import Fields, Misplaced, Ragged, cut_lines
 from snapimpute.formats.sniff import as_text, format_of, suffix_format
-from snapimpute.formats.write import writing
+from snapimpute.formats.write import in_plain_words, writing
 
 FIVE = ["1:5"]
 Put = Callable[..., str]
@@ -959,6 +962,37 @@ def test_excel_round_trip(tmp_path):
     np.testing.assert_array_equal(dense(cells(path)), [[5, np.nan], [4, np.nan]])
 
 
+def test_sheets_of_a_workbook(tmp_path):
+    """The first, or the one that is named; others are told of, and so is one that is not there."""
+    pytest.importorskip("fastexcel")
+    writer = pytest.importorskip("xlsxwriter")
+    path = str(tmp_path / "x.xlsx")
+    with writer.Workbook(path) as book:
+        book.add_worksheet("notes").write(0, 0, "read me")
+        sheet = book.add_worksheet("answers")
+        for row, line in enumerate([["id", "a", "b"], ["x", 1, 2], ["y", None, 4]]):
+            sheet.write_row(row, 0, line)
+    assert "x.xlsx is empty: it has 0 rows and 1 columns (sheet 'notes'; --sheet if another: 'answers')" in refused(
+        path
+    )
+    source = wide(path, sheet="answers")
+    np.testing.assert_array_equal(dense(source), [[1, 2], [np.nan, 4]])
+    assert told(source)["sheet"] == "'answers'"
+    assert "has no sheet 'b', which --sheet names; its sheets are 'notes', 'answers'" in refused(path, sheet="b")
+
+
+def test_only_a_workbook_has_sheets(put):
+    """A sheet that is named for another file is a mistake."""
+    for kind in ("csv", *BINARY):
+        assert "has no sheets: leave out --sheet" in refused(put(BINARY.get(kind, "a,b\n1,2\n"), "x"), sheet="a")
+
+
+def test_a_comma_for_a_point_is_told(put):
+    """As tables of many countries have it."""
+    message = refused(put("id;a;b\nx;1,0;2\ny;;3\n"))
+    assert "'1,0' in row 'x'. Write decimals with a point" in message
+
+
 @pytest.mark.parametrize("kind", BINARY)
 def test_damaged_files_are_told(put, kind):
     """Cut in half, or with bytes in the middle changed: one sentence, and no other exception."""
@@ -1205,6 +1239,34 @@ def test_errors_of_the_disk_have_their_number_and_the_name(error):
     assert (caught.value.errno, caught.value.filename) == (28, "out.csv")
     with pytest.raises(RuntimeError, match="other"), writing("out.csv"):
         raise RuntimeError("other")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])
+@pytest.mark.parametrize("buffering", [-1, 0])
+def test_standard_output_that_takes_no_more(tmp_path, monkeypatch, kind, buffering):
+    """An error says so, and never a part is taken for the whole; with a buffer, and without one."""
+    resource = pytest.importorskip("resource")
+    table = pl.DataFrame({f"column {j}": [j % 3] * 50 for j in range(500)})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    out = (tmp_path / "out").open("wb", buffering=buffering)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write_frame(table, "-", kind)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with contextlib.suppress(OSError):
+            out.close()
+    assert in_plain_words(caught.value).startswith("standard output: the file would be larger than is allowed here: ")
+    assert "what arrived there is not whole" in in_plain_words(caught.value)
+
+
+def test_an_error_of_polars_without_a_number_is_told():
+    """Where it hides that the disk is full."""
+    told = r"out\.parquet could not be written, perhaps since the disk is full: parquet"
+    with pytest.raises(ValueError, match=told), writing("out.parquet"):
+        raise pl.exceptions.ComputeError("parquet: Invalid thrift: transport error")
 
 
 # -------------------------------------------------------------------- any table at all

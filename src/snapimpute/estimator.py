@@ -288,7 +288,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         plan, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], limits)
         result = plan.fit(known, self.solver, callback=self.callback, **limits)
         stopped |= result.status.code == "interrupted"  # no further fit then
-        held_out = self._held_out(known, scale, plan, limits) if plan.choice or not stopped else []
+        held_out: list[tuple[Observations, Array]] = []
+        try:
+            held_out = self._held_out(known, scale, plan, limits) if plan.choice or not stopped else []
+        except KeyboardInterrupt:  # which came too late for the fit: that is kept
+            stopped = True
         decider = Decider.fit(book, decide, observed, held_out, sure)
         labelled = X if isinstance(X, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels

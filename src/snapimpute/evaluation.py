@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ from snapimpute.recipe import DAMPING, Center, fitted_biases
 from snapimpute.types import Array
 
 __all__ = ["Evaluation", "Way", "check", "evaluate"]
+
+Fit = Callable[[SnapImputer, Observations], Any]
 
 SHARE = 0.2
 CHECK_SEED = 1
@@ -135,7 +138,12 @@ class Evaluation:
 
 
 def evaluate(
-    observations: Observations, imputer: SnapImputer, *, share: float = SHARE, random_state: int = 0
+    observations: Observations,
+    imputer: SnapImputer,
+    *,
+    share: float = SHARE,
+    random_state: int = 0,
+    fit: Fit = SnapImputer.fit,
 ) -> Evaluation:
     """Hide a share of the known cells, do everything else with the others, tuning included, and compare.
 
@@ -148,6 +156,8 @@ def evaluate(
         Of the known cells that are hidden.
     random_state : int
         Seed of their choice.
+    fit : callable
+        Fits the copy to what is left; another one may go on after an interruption.
 
     Examples
     --------
@@ -158,7 +168,7 @@ def evaluate(
     ['snapimpute', 'plain low rank, rounded']
     """
     known, hidden = observations.split(share, random_state=random_state)
-    return _compared(known, hidden, _copy(imputer), strict=True)
+    return _compared(known, hidden, _copy(imputer), strict=True, fit=fit)
 
 
 def check(observations: Observations, imputer: SnapImputer, *, share: float = SHARE) -> Evaluation:
@@ -176,9 +186,15 @@ def check(observations: Observations, imputer: SnapImputer, *, share: float = SH
 
 
 def _compared(
-    known: Observations, hidden: Observations, imputer: SnapImputer, *, strict: bool, choice: Any = None
+    known: Observations,
+    hidden: Observations,
+    imputer: SnapImputer,
+    *,
+    strict: bool,
+    choice: Any = None,
+    fit: Fit = SnapImputer.fit,
 ) -> Evaluation:
-    imputer.fit(known)
+    fit(imputer, known)
     book = Codebook.of(imputer.alphabet_, known.shape[1])
     known, hidden = _on_symbols(known, book), _on_symbols(hidden, book)
     rows, cols = hidden.rows, hidden.cols

@@ -85,7 +85,9 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
             head = dict(file.metadata() or {})
         tensors = load_tensors(data)
     except Exception as err:
-        raise ValueError(f"{where} is no model file of snapimpute, or is damaged: {err}") from None
+        raise ValueError(
+            f"{where} is no model file of snapimpute, or is damaged ({err}): name one that was saved, or fit again"
+        ) from None
     if head.get("format") != FORMAT:
         raise ValueError(
             f"{where} is a safetensors file, but no model of snapimpute: its format is {head.get('format')!r}"
@@ -97,7 +99,7 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
         )
     tree = head.get("tree", "")
     if head.get("sha256") != checksum(tree, tensors):
-        raise ValueError(f"{where} is damaged: its content does not match its checksum")
+        raise ValueError(f"{where} is damaged: its content does not match its checksum; fit it again")
     try:
         content = Decoder(_known(), {}, tensors).value(json.loads(tree))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, struct.error) as err:

@@ -29,7 +29,7 @@ def main() -> None:
     try:
         _app()()
     except ReaderGoneError:  # which is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_the_rest()
         sys.exit(0)
     except (*expected, InterruptedCommandError) as err:
         if os.environ.get("SNAPIMPUTE_DEBUG"):
@@ -49,6 +49,14 @@ def _app() -> Callable[[], Any]:
     return app
 
 
+def _forget_the_rest() -> None:
+    """What standard output would not take: Python would try again when it ends, and complain of it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _end(err: BaseException) -> NoReturn:
     """Say what is wrong, and leave."""
     if isinstance(err, KeyboardInterrupt | InterruptedCommandError):
@@ -65,4 +73,5 @@ def _end(err: BaseException) -> NoReturn:
         text = text.replace(old, new)
     one_line = " ".join((text or type(err).__name__).splitlines())
     sys.stderr.write(f"snapimpute: {one_line}\n")
+    _forget_the_rest()
     sys.exit(BAD_INPUT)

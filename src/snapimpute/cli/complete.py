@@ -9,6 +9,7 @@ import typer
 
 from snapimpute.cli import INTERRUPTED, cells, work
 from snapimpute.cli.cells import MOST_CELLS
+from snapimpute.cli.interruption import seeing_through
 from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, shared, written_as
 from snapimpute.cli.talk import Talk
 from snapimpute.cli.work import Job
@@ -60,30 +61,42 @@ def complete(
     job = Job.of(table, reading, talk)
     _check_request(job, kind, only, top, probability)
     imputer, interrupted = job.fitted(fitting, talk)
-    filled, left = _write(job, imputer, out, kind, only, top, probability)
-    where = "standard output" if out == "-" else out
-    talk.say(f"wrote {where}: {filled:,} cells filled in" + (f", {left:,} left open" if left else ""))
-    talk.note(output=where, filled=filled, left_open=left)
-    extras(job, imputer, model, report, talk, interrupted=interrupted)
+    with seeing_through(talk) as seen:
+        filled, left = _write(job, imputer, out, kind, only, top, probability)
+        where = "standard output" if out == "-" else out
+        talk.say(f"wrote {where}: {filled:,} cells filled in" + (f", {left:,} left open" if left else ""))
+        talk.note(output=where, filled=filled, left_open=left)
+        keep(imputer, model, talk)
+    tell(job, imputer, report, talk, interrupted=interrupted or seen.interrupted)
+
+
+def keep(imputer: SnapImputer, model: Path | None, talk: Talk) -> None:
+    """Save the model, if asked."""
+    if model is None:
+        return
+    with writing(str(model)):
+        imputer.save(model)
+    talk.say(f"model: {model}")
+    talk.note(model=str(model))
+
+
+def tell(job: Job, imputer: SnapImputer, report: Path | None, talk: Talk, *, interrupted: bool) -> None:
+    """Write the report, if asked, and end: with the exit code of an interruption, if there was one."""
+    if report is not None and interrupted:
+        talk.warn("no report was written: it takes further fits, and the command was interrupted")
+    elif report is not None:
+        try:
+            _report(job, imputer, report, talk)
+        except KeyboardInterrupt:
+            interrupted = True
+            talk.warn("interrupted: no report was written")
+    talk.note(interrupted=interrupted)
     talk.done()
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-def extras(
-    job: Job, imputer: SnapImputer, model: Path | None, report: Path | None, talk: Talk, *, interrupted: bool
-) -> None:
-    """Save the model and write the report, if asked."""
-    if model is not None:
-        with writing(str(model)):
-            imputer.save(model)
-        talk.say(f"model: {model}")
-        talk.note(model=str(model))
-    if report is None:
-        return
-    if interrupted:
-        talk.warn("no report was written: it takes further fits, and the command was interrupted")
-        return
+def _report(job: Job, imputer: SnapImputer, report: Path, talk: Talk) -> None:
     from snapimpute.evaluation import check
 
     with talk.saying_warnings():

@@ -45,7 +45,7 @@ def datasets(
     if layout not in ("wide", "triplets"):
         raise typer.BadParameter(f"--layout is wide or triplets; got {layout!r}")
     kind = written_as(out, None, table=True) if out is not None else ""
-    check_outputs([out], [], force=False)
+    check_outputs([out], [], force=None)
     data = load(name)
     talk.say(repr(data))
     talk.say(data.citation)

@@ -9,16 +9,17 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
+from snapimpute.cli.talk import Speaker
 from snapimpute.datasets import Dataset, senate_votes
 from snapimpute.datasets.bundled import CONGRESSES
 from snapimpute.experiments.comparison import Outcome, compare, remark, verdict
 from snapimpute.files import write_atomically
+from snapimpute.formats import check_output, writing
 from snapimpute.observations import Observations
 from snapimpute.types import Array
 
@@ -32,7 +33,9 @@ def demo(
     """Hide most of the bundled Senate votes, complete them, score every method, leave a table and a picture."""
     if congress not in CONGRESSES:
         raise typer.BadParameter(f"there are {', '.join(map(str, CONGRESSES))}, got {congress}")
-    console = Console()
+    for name in ("completed.csv", "demo.png", "reliability.png", "report.html"):
+        check_output(str(out / name), [], force=None)  # now, not after a minute
+    console = Speaker()
     begin = time.perf_counter()
     data = senate_votes(congress)
     known, hidden = data.observations.split(1 - observed, random_state=seed)
@@ -80,10 +83,13 @@ def _estimator(out: Path, data: Dataset, known: Observations, hidden: Observatio
     imp = SnapImputer(alphabet, random_state=seed).fit(known)
     wrong = 1 - metrics.exact_match(hidden.values, imp.predict(hidden.rows, hidden.cols))
     found = metrics.reliability(hidden.values, imp.predict_proba(hidden.rows, hidden.cols), alphabet)
-    figures.reliability(out / "reliability.png", {"SnapImputer with its defaults": found})
+    with writing(str(out / "reliability.png")):
+        figures.reliability(out / "reliability.png", {"SnapImputer with its defaults": found})
     read = [("data", data.name), ("table", f"{m} senators × {n} roll calls, {len(known):,} votes visible")]
     settings = repeat(imp, Codebook.single(alphabet, n))
-    write_report(out / "report.html", imp, known, check(known, imp), read=read, settings=settings, title=data.name)
+    page = out / "report.html"
+    with writing(str(page)):
+        write_report(page, imp, known, check(known, imp), read=read, settings=settings, title=data.name)
     return (
         f"\nSnapImputer with its defaults: {100 * wrong:.2f} % wrong; its probabilities are off by "
         f"{100 * found.error:.1f} points on average.\nOn the visible votes: {imp.verdict_}"
@@ -138,5 +144,7 @@ def _write(out: Path, data: Dataset, known: Observations, filled: Array, outcome
     cols = known.col_labels if known.col_labels is not None else np.arange(known.shape[1])
     lines = [",".join(["icpsr", *map(str, cols)])]
     lines += [",".join([str(label), *(f"{v:g}" for v in row)]) for label, row in zip(rows, filled, strict=True)]
-    write_atomically(out / "completed.csv", ("\n".join(lines) + "\n").encode())
-    figures.completion(out / "demo.png", known, filled, outcomes, data.alphabet, title)
+    with writing(str(out / "completed.csv")):
+        write_atomically(out / "completed.csv", ("\n".join(lines) + "\n").encode())
+    with writing(str(out / "demo.png")):
+        figures.completion(out / "demo.png", known, filled, outcomes, data.alphabet, title)

@@ -9,7 +9,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from snapimpute.cli import work
+from snapimpute.cli import INTERRUPTED, work
 from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, shared
 from snapimpute.cli.talk import Talk
 from snapimpute.cli.work import Job
@@ -31,18 +31,18 @@ def evaluate(
 
     Everything, tuning included, is done without the hidden cells.
     """
-    from snapimpute import evaluation
-
     talk = Talk(manner)
-    check_outputs([report], [table], force=False)
+    check_outputs([report], [table], force=None)
     job = Job.of(table, reading, talk)
-    watching = talk.watching("fitting", centers=2, max_iter=fitting.max_iter)
-    with talk.saying_warnings(), watching as watcher:
-        imputer = fitting.imputer(job.book.by_column, callback=watcher.iterated, progress=watcher.tried)
-        found = evaluation.evaluate(job.known, imputer, share=share, random_state=fitting.seed)
+    found, interrupted = _evaluated(job, fitting, share, talk)
     for line in work.told(found.imputer):
         talk.say(line)
-    talk.note(**work.facts(found.imputer), hidden=len(found.hidden), ways=[_facts(way) for way in found.ways])
+    talk.note(
+        interrupted=interrupted,
+        **work.facts(found.imputer),
+        hidden=len(found.hidden),
+        ways=[_facts(way) for way in found.ways],
+    )
     talk.say(_table(found))
     talk.say(str(found))
     calibration = found.reliability()
@@ -56,6 +56,26 @@ def evaluate(
         talk.say(f"report: {report}")
         talk.note(report=str(report))
     talk.done()
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _evaluated(job: Job, fitting: Fitting, share: float, talk: Talk) -> tuple[Evaluation, bool]:
+    """The scores, and whether the fit was interrupted: then they are those of the best so far."""
+    from snapimpute import evaluation
+
+    interrupted = []
+    with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+        imputer = fitting.imputer(job.book.by_column, callback=watcher.iterated, progress=watcher.tried)
+        with talk.saying_warnings():
+            found = evaluation.evaluate(
+                job.known,
+                imputer,
+                share=share,
+                random_state=fitting.seed,
+                fit=lambda one, X: interrupted.append(work.fit(one, X, talk)),
+            )
+    return found, any(interrupted)
 
 
 def _facts(way: Any) -> dict[str, Any]:

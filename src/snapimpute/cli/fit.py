@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from snapimpute.cli import INTERRUPTED
-from snapimpute.cli.complete import extras
+from snapimpute.cli.complete import keep, tell
+from snapimpute.cli.interruption import seeing_through
 from snapimpute.cli.options import Fitting, Manner, Reading, Workers, check_outputs, shared
 from snapimpute.cli.talk import Talk
 from snapimpute.cli.work import Job
@@ -44,13 +45,15 @@ def fit(
         from snapimpute.cli.on_cluster import fit_on_cluster
 
         interrupted = fit_on_cluster(workers, table, model, reading, fitting, talk)
-    elif len(table) > 1:
+        talk.done()
+        if interrupted:
+            raise typer.Exit(INTERRUPTED)
+        return
+    if len(table) > 1:
         raise typer.BadParameter("several files go with --cluster only")
-    else:
-        check_outputs([model, report], [*table], force=force)
-        job = Job.of(table[0], reading, talk)
-        imputer, interrupted = job.fitted(fitting, talk)
-        extras(job, imputer, model, report, talk, interrupted=interrupted)
-    talk.done()
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    check_outputs([model, report], [*table], force=force)
+    job = Job.of(table[0], reading, talk)
+    imputer, interrupted = job.fitted(fitting, talk)
+    with seeing_through(talk) as seen:
+        keep(imputer, model, talk)
+    tell(job, imputer, report, talk, interrupted=interrupted or seen.interrupted)

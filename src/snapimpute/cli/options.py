@@ -78,6 +78,10 @@ class Reading:
         _option(READING, "--format", help="csv, parquet, arrow, mtx, npz or excel. (found out by default)"),
     ] = None
 
+    sheet: Annotated[
+        str | None, _option(READING, "--sheet", help="Of an Excel file, by its name. (the first by default)")
+    ] = None
+
     def __post_init__(self) -> None:
         _ = self.spec, self.options  # what is wrong with them is said before a file is read
 
@@ -117,6 +121,7 @@ class Reading:
             missing=self.missing or (),
             leave=self.leave or (),
             duplicates=self.duplicates,  # type: ignore[arg-type]
+            sheet=self.sheet,
             labels=self.spec.labels,
         )
 
@@ -248,6 +253,22 @@ class Manner:
     as_json: Annotated[bool, _option(TALKING, "--json", help="Print one JSON object, for scripts.")] = False
 
 
+def said(group: Any, *but: str) -> list[str]:
+    """The options of a group that are not as by default, as they are typed; without some fields."""
+    hints, words = get_type_hints(type(group), include_extras=True), []
+    for one in fields(group):
+        value = getattr(group, one.name)
+        if one.name in but or value == one.default:
+            continue
+        name, _, opposite = get_args(hints[one.name])[1].default.partition("/")  # where typer keeps the first name
+        if isinstance(value, bool):
+            words.append(name if value else opposite)
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            words += [name, str(each)]
+    return words
+
+
 def _or_none(text: str) -> Any:
     return None if text == "none" else text
 
@@ -277,7 +298,7 @@ def written_as(out: str, to: str | None, *, table: bool = False) -> str:
         raise typer.BadParameter(str(err)) from None
 
 
-def check_outputs(outputs: list[str | Path | None], inputs: list[str | None], *, force: bool) -> None:
+def check_outputs(outputs: list[str | Path | None], inputs: list[str | None], *, force: bool | None) -> None:
     """Refuse to write over what is read, two results to one file, or where nothing can be written."""
     paths = [str(path) for path in outputs if path is not None]
     again = [path for i, path in enumerate(paths) if path in paths[:i]]

@@ -35,7 +35,7 @@ from snapimpute.observations import Observations
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that fit or complete saved.")],
     table: Annotated[
-        str | None, typer.Argument(metavar="[IN]", help="Rows to complete, with the columns of the fit.")
+        str | None, typer.Argument(metavar="IN", help="Rows to complete, with the columns of the fit.")
     ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Where to write; - writes to a pipe.")] = "-",
     to: Annotated[str | None, typer.Option("--to", help="Output format, where the name does not say it.")] = None,

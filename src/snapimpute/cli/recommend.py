@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @shared(Manner)
 def recommend(
     model: Annotated[Path, typer.Argument(help="A model that fit or complete saved.")],
-    rows: Annotated[list[str] | None, typer.Argument(metavar="[ROW]...", help="Labels of rows.")] = None,
+    rows: Annotated[list[str] | None, typer.Argument(metavar="ROW", help="Labels of rows.")] = None,
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="How many for each row.")] = 10,
     everybody: Annotated[bool, typer.Option("--all", help="For every row; needs --out.")] = False,
     out: Annotated[
@@ -42,7 +42,7 @@ def recommend(
         raise typer.BadParameter("--all writes a table: say where with --out")
     talk = Talk(manner, to_stdout=out == "-")
     kind = written_as(out, to, table=True) if out is not None else ""
-    check_outputs([out], [str(model)], force=False)
+    check_outputs([out], [str(model)], force=None)
     imputer = load(model)
     labels = row_labels(imputer)
     chosen = np.arange(labels.size) if everybody else positions(list(rows or []), labels, "row", str(model))

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from snapimpute.cli.talk import Speaker
 from snapimpute.penalties import SPECTRAL
 from snapimpute.solvers import SOLVERS, Solver
 
@@ -35,7 +35,7 @@ def solvers(
     if as_json:
         typer.echo(json.dumps([describe(s) for s in chosen.values()], indent=1, ensure_ascii=False))
     elif name is None:
-        console = Console()
+        console = Speaker()
         console.print(_table())
         console.print(NOTES)
     else:

@@ -13,12 +13,21 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from snapimpute.cli import ReaderGoneError
 from snapimpute.cli.options import Manner
 from snapimpute.machine import seconds_in_words
 from snapimpute.tuning import LAM_STEPS, XI_STEPS, Candidate
 
 EVERY = 10.0
 """Seconds between lines, where there is no terminal to draw on."""
+
+
+class Speaker(Console):
+    """A console whose reader may go away, such as `head`: rich would take that for an error."""
+
+    def on_broken_pipe(self) -> None:
+        """End without a word."""
+        raise ReaderGoneError
 
 
 class Talk:
@@ -33,7 +42,7 @@ class Talk:
         self.manner = manner
         self.silent = manner.quiet or manner.as_json
         as_it_is: dict[str, Any] = {"soft_wrap": True, "highlight": False, "markup": False, "emoji": False}
-        self.console = Console(stderr=to_stdout, **as_it_is)
+        self.console = Speaker(stderr=to_stdout, **as_it_is)
         self.errors = Console(stderr=True, **as_it_is)
         self.json_to = sys.stderr if to_stdout else sys.stdout
         self.facts: dict[str, Any] = {}

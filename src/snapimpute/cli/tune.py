@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from snapimpute.cli import INTERRUPTED
-from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, shared, written_as
+from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, said, shared, written_as
 from snapimpute.cli.talk import Talk
 from snapimpute.cli.work import Job
 from snapimpute.estimator import METRICS
@@ -39,7 +39,7 @@ def tune(
     kind = written_as(out, None, table=True) if out is not None else ""
     if picture is not None and picture.suffix not in PICTURES:
         raise typer.BadParameter(f"--picture must end in {', '.join(PICTURES)}; got {str(picture)!r}")
-    check_outputs([out, picture], [table], force=False)
+    check_outputs([out, picture], [table], force=None)
     job = Job.of(table, reading, talk)
     plan, interrupted = _settled(job, fitting, talk)
     choice = plan.choice
@@ -49,12 +49,10 @@ def tune(
     if choice.verdict is not None:
         talk.say(str(choice.verdict))
     found = {"lam": plan.lam, "xi": plan.xi, "center": plan.recipe.center}
-    alphabet = " ".join(f"--alphabet {shlex.quote(one)}" for one in reading.alphabet or [])
-    talk.say(
-        f"to fit with that: snapimpute complete {shlex.quote(table)} {alphabet} --lam {plan.lam:.6g} "
-        f"--xi {plan.xi:.6g} "
-        f"--center {plan.recipe.center or 'none'} -o OUT"
-    )
+    chosen = ["--lam", f"{plan.lam:.6g}", "--xi", f"{plan.xi:.6g}", "--center", plan.recipe.center or "none"]
+    asked = [*said(reading), *said(fitting, "lam", "xi", "center", "cv")]
+    command = shlex.join(["snapimpute", "complete", table, *asked, *chosen])
+    talk.say(f"to fit with that: {command} -o OUT")
     rows = _rows(choice)
     talk.note(**found, metric=choice.metric, tried=rows, interrupted=interrupted)
     if out is not None:

@@ -95,6 +95,11 @@ def fit(imputer: SnapImputer, X: Any, talk: Talk) -> bool:
             if not hasattr(imputer, "left_"):
                 raise
             talk.warn("interrupted: going on with the best so far")
+            if imputer.n_iter_ == 0:
+                talk.warn(
+                    "the last fit had not begun, so that this knows the mean only: fit again with "
+                    f"--lam {imputer.lam_:.6g} --xi {imputer.xi_:.6g} --center {imputer.center_ or 'none'}"
+                )
             return True
     return False
 

@@ -41,6 +41,8 @@ class Options:
         Columns that are carried along as they are.
     duplicates : {"error", "last"}
         What to do where a cell is given twice.
+    sheet : str, optional
+        Of an Excel file; else the first.
     labels : collection of str
         What cells may hold besides numbers, so that a first line of such is not taken for names.
     """
@@ -55,6 +57,7 @@ class Options:
     missing: Sequence[str] = ()
     leave: Sequence[str] = ()
     duplicates: Literal["error", "last"] = "error"
+    sheet: str | None = None
     labels: Collection[str] = ()
 
     def codes(self, labels: Collection[str] = ()) -> list[str]:

@@ -92,6 +92,8 @@ def read_content(path: str, options: Options) -> Content:
     kind = options.format or format_of(data, where)
     if kind not in FORMATS:
         raise ValueError(f"there is no format {kind!r}; there are {', '.join(FORMATS)}")
+    if options.sheet is not None and kind != "excel":
+        raise ValueError(f"{where} is no Excel file, and has no sheets: leave out --sheet")
     notes: Notes = [("file", where), ("format", kind)]
     if kind == "csv":
         text = as_text(data, where, options)
@@ -99,9 +101,11 @@ def read_content(path: str, options: Options) -> Content:
         return _from_text(text, where, notes)
     if kind in ("mtx", "npz"):
         return _matrix(data, kind, where, notes, options)
-    frame = _binary(data, kind, where)
+    frame, more = _excel(data, where, options.sheet) if kind == "excel" else (_binary(data, kind, where), [])
     if not frame.height or not frame.width:
-        raise ValueError(f"{where} is empty: it has {frame.height} rows and {frame.width} columns")
+        told = "".join(f" ({name} {text})" for name, text in more)
+        raise ValueError(f"{where} is empty: it has {frame.height} rows and {frame.width} columns{told}")
+    notes += more
     frame.columns = _distinct(frame.columns)
     return Content(frame, where, notes)
 
@@ -167,16 +171,37 @@ def _binary(data: bytes, kind: str, where: str) -> pl.DataFrame:
     try:
         if kind == "parquet":
             return pl.read_parquet(io.BytesIO(data))
-        if kind == "excel":
-            return pl.read_excel(io.BytesIO(data), infer_schema_length=None, raise_if_empty=False)
         stream = data[:6] != b"ARROW1"
         return pl.read_ipc_stream(io.BytesIO(data)) if stream else pl.read_ipc(io.BytesIO(data))
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as err:  # whatever a damaged file leads to, a panic in the reader included
+        raise ValueError(f"{where} cannot be read as {kind}: {reason(err)}") from None
+
+
+def _excel(data: bytes, where: str, sheet: str | None) -> tuple[pl.DataFrame, Notes]:
+    """One sheet of a workbook, the first if none is named; said where there are others."""
+    import polars as pl
+
+    try:
+        import fastexcel
+
+        sheets = list(fastexcel.read_excel(data).sheet_names)
+        asked = sheets[0] if sheet is None else sheet
+        if asked in sheets:
+            frame = pl.read_excel(io.BytesIO(data), sheet_name=asked, infer_schema_length=None, raise_if_empty=False)
     except ImportError:
         raise ValueError(f'{where}: Excel files need one more package: pip install "snapimpute[excel]"') from None
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as err:  # whatever a damaged file leads to, a panic in the reader included
-        raise ValueError(f"{where} cannot be read as {kind}: {reason(err)}") from None
+        raise ValueError(f"{where} cannot be read as excel: {reason(err)}") from None
+    names = ", ".join(map(repr, sheets))
+    if asked not in sheets:
+        raise ValueError(f"{where} has no sheet {asked!r}, which --sheet names; its sheets are {names}")
+    others = ", ".join(repr(name) for name in sheets if name != asked)
+    told = f"{asked!r}" + (f"; --sheet if another: {others}" if sheet is None else "")
+    return frame, [("sheet", told)] * (len(sheets) > 1)
 
 
 def reason(err: BaseException) -> str:

@@ -286,9 +286,11 @@ def _text_among_numbers(frame: pl.DataFrame, cells: pl.Series, index: str | None
     numbers, name = cells.cast(pl.Float64, strict=False), cells.name
     rows = (cells.is_not_null() & (numbers.is_null() | ~numbers.is_finite())).arg_true().to_list()
     value = cells[rows[0]]
+    comma = re.fullmatch(r"[+-]?\d+,\d+", value) is not None
+    do = "Write decimals with a point" if comma else "Correct them"
     return ValueError(
         f"{where}: {len(rows):,} cell(s) of the column {name!r} are text where numbers are expected, the first is "
-        f"{value!r} in {_cell(frame, rows[0], index)}. Correct them; or, if this means missing, add --missing "
+        f"{value!r} in {_cell(frame, rows[0], index)}. {do}; or, if this means missing, add --missing "
         f"{value!r}; if the column holds labels, give them from lowest to highest, --alphabet {name!r}=low,high; if "
         f"it is not to be completed, add --leave {name!r}"
     )

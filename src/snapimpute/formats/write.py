@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 TABLES = ("csv", "tsv", "parquet", "arrow", "excel")
 MATRICES = ("npz", "mtx")
 OUTPUTS = (*TABLES, *MATRICES)
+STANDARD_OUTPUT = "standard output"
 ENDINGS = ".csv, .tsv, .parquet, .arrow, .npz, .mtx or .xlsx"
 
 EXCEL_ROWS, EXCEL_COLUMNS = 1_048_575, 16_384
@@ -52,8 +54,11 @@ def table_format(path: str, asked: str | None) -> str:
     return kind
 
 
-def check_output(path: str, inputs: list[str], *, force: bool) -> None:
-    """Refuse to write over what is read, or where nothing can be written, before any work is done."""
+def check_output(path: str, inputs: list[str], *, force: bool | None) -> None:
+    """Refuse to write over what is read, or where nothing can be written, before any work is done.
+
+    ``force`` allows the first; None if a command has no such option.
+    """
     if path == "-":
         return
     out = Path(path)
@@ -61,8 +66,13 @@ def check_output(path: str, inputs: list[str], *, force: bool) -> None:
         raise ValueError(f"{path} is a folder: name a file in it")
     for one in inputs:
         if one != "-" and not force and out.exists() and Path(one).exists() and out.samefile(one):
-            raise ValueError(f"{path} is the input, which would be lost: name another file, or add --force")
-    parent = out.parent
+            do = "name another file" + ("" if force is None else ", or add --force")
+            raise ValueError(f"{path} is the input, which would be lost: {do}")
+    if out.exists() and not out.is_file():  # a pipe or a device
+        if not os.access(out, os.W_OK):
+            raise ValueError(f"{path} may not be written to: check its permissions, or name another file")
+        return
+    parent = out.resolve().parent
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
@@ -78,9 +88,12 @@ def writing(path: str) -> Iterator[None]:
         # polars and xlsxwriter have their own errors, some with the number in the text only
         found = re.search(r"(?:os error |Errno )(\d+)", str(err))
         number = getattr(err, "errno", None) or (int(found[1]) if found else None)
-        if number is None or not isinstance(number, int):
-            raise
-        raise OSError(number, os.strerror(number), None if path == "-" else path) from err
+        where = STANDARD_OUTPUT if path == "-" else path
+        if isinstance(number, int):
+            raise OSError(number, os.strerror(number), where) from err
+        if type(err).__module__.startswith("polars"):
+            raise ValueError(f"{where} could not be written, perhaps since the disk is full: {err}") from err
+        raise
 
 
 @contextmanager
@@ -88,11 +101,23 @@ def _target(path: str) -> Iterator[IO[bytes]]:
     """A file that takes its place when all is written, or standard output."""
     with writing(path):
         if path == "-":
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+            with _standard_output() as file:
+                yield file
             return
         with replacing(Path(path)) as temporary, temporary.open("wb") as file:
             yield file
+
+
+@contextmanager
+def _standard_output() -> Iterator[IO[bytes]]:
+    """A file that takes all it is given; without a buffer (PYTHONUNBUFFERED) a part may be lost unnoticed."""
+    out = sys.stdout.buffer
+    if isinstance(out, io.RawIOBase):
+        with os.fdopen(os.dup(out.fileno()), "wb") as file:
+            yield file
+        return
+    yield out
+    out.flush()
 
 
 def write_frame(frame: pl.DataFrame, path: str, kind: str, *, header: bool = True) -> None:
@@ -100,10 +125,10 @@ def write_frame(frame: pl.DataFrame, path: str, kind: str, *, header: bool = Tru
     with _target(path) as file:
         if kind in ("csv", "tsv"):
             frame.write_csv(file, separator="\t" if kind == "tsv" else ",", include_header=header)
-        elif kind == "parquet":
-            frame.write_parquet(file)
-        elif kind == "arrow":
-            frame.write_ipc(file)
+        elif kind in ("parquet", "arrow"):
+            buffer = io.BytesIO()  # polars would hide why a file cannot be written
+            (frame.write_parquet if kind == "parquet" else frame.write_ipc)(buffer)
+            file.write(buffer.getbuffer())
         elif kind == "excel":
             file.write(_excel(frame))
         else:
@@ -154,10 +179,10 @@ def write_pieces(pieces: Iterator[pl.DataFrame], path: str, kind: str) -> int:
             with replacing(Path(path)) as temporary:
                 sink(temporary)
             return rows[0]
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, _standard_output() as file:
             sink(Path(folder) / "out")
-            sys.stdout.buffer.write((Path(folder) / "out").read_bytes())
-            sys.stdout.buffer.flush()
+            with (Path(folder) / "out").open("rb") as sunk:
+                shutil.copyfileobj(sunk, file)
     return rows[0]
 
 
@@ -207,4 +232,7 @@ def in_plain_words(err: OSError) -> str:
         errno.EROFS: "this place cannot be written to: name another one",
         errno.ENAMETOOLONG: "its name is too long: name another file",
     }
-    return name + known.get(err.errno or 0, err.strerror or str(err))
+    text = known.get(err.errno or 0, err.strerror or str(err))
+    if err.filename == STANDARD_OUTPUT:
+        text = text.replace("nothing was written", "what arrived there is not whole")
+    return name + text
