@@ -319,6 +319,14 @@ def test_a_unit_that_fails_ends_the_study_and_keeps_the_rest(trivial, tmp_path):
     assert not kept & {"bad-50-0.json", "late-50-7.json"}
 
 
+def test_without_units_nothing_is_started(tmp_path):
+    """No process and no empty bar where all is done, or no data could be had."""
+    desk = Desk(tmp_path, 2)
+    desk.console = Console(file=io.StringIO())
+    desk._spread([])
+    assert desk.console.file.getvalue() == ""
+
+
 # ---------------------------------------------------------------- pictures
 def line(source: str, share: float, method: str, k: int, spread: float = 0.01) -> Line:
     return Line(

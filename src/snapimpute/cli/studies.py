@@ -60,6 +60,8 @@ class Desk:
 
     def _spread(self, rest: Sequence[Job]) -> None:
         """Run what is left in several processes with one thread each, and show how far they are."""
+        if not rest:
+            return
         os.environ["SNAPIMPUTE_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         with (

@@ -47,7 +47,8 @@ def _rows(
 ) -> Iterator[tuple[str, str, list[float], list[float]]]:
     """Method, kind, NMSE and exact match by seed; only of those that have all seeds."""
     scored: dict[str, dict[int, tuple[float, float]]] = {}
-    for one in (*own, *others):
+    both: Sequence[paper.Score | peers.Score] = [*own, *others]
+    for one in both:
         tuned_on_test = one.method.endswith(paper.ON_TEST)
         if one.share == share and one.seed in seeds and not tuned_on_test and one.nmse is not None:
             scored.setdefault(one.method, {}).setdefault(one.seed, (one.nmse, one.exact or 0.0))
