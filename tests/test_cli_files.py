@@ -673,6 +673,21 @@ def test_reports(snap, wide_csv, long_csv):
         assert "<html" in Path(name).read_text().lower()
 
 
+def test_the_code_of_a_report_gives_the_same_fit(snap, wide_csv, wide_frame):
+    """With every option that matters, not only the strengths."""
+    from snapimpute.cli import work
+    from snapimpute.codebook import Codebook
+
+    options = ["--max-rank", "2", "--tol", "0.01", "--solver", "apg", "--dtype", "float32", "--min-confidence", "0.4"]
+    snap("complete", wide_csv, "-o", "out.csv", "--model", "m.snap", *FIVE, *options)
+    imputer = si.load("m.snap")
+    names = {"X": wide_frame.drop("who")}
+    exec(work.repeat(imputer, Codebook.single(imputer.alphabet_, N))["python"], names)  # noqa: S102  it is ours
+    assert names["imp"].get_params() == imputer.get_params() | {"alphabet": [1, 2, 3, 4, 5]}
+    assert names["imp"].n_iter_ == imputer.n_iter_
+    assert names["imp"].transform(names["X"]).equals(frame("out.csv").drop("who"))
+
+
 # -------------------------------------------------------------------- datasets, doctor
 def test_datasets(snap):
     """What there is, one of them, and as a file, wide or triplets, all or a part."""
@@ -911,7 +926,10 @@ def test_exit_codes_are_documented(snap):
     done = snap("--help")
     assert "130 interrupted" in " ".join(done.out.replace("│", "").split())
     for command in app.registered_commands:
-        assert "Usage" in snap(command.callback.__name__, "--help").out
+        words = snap(command.callback.__name__, "--help").out
+        assert "Usage" in words
+        assert "--quiet" in words
+        assert "--json" in words
     assert snap("--version").out.startswith("snapimpute ")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,8 @@ from rich.table import Table
 
 from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
-from snapimpute.cli.talk import Speaker
+from snapimpute.cli.options import Manner, shared
+from snapimpute.cli.talk import Talk
 from snapimpute.datasets import Dataset, senate_votes
 from snapimpute.datasets.bundled import CONGRESSES
 from snapimpute.experiments.comparison import Outcome, compare, remark, verdict
@@ -24,50 +24,61 @@ from snapimpute.observations import Observations
 from snapimpute.types import Array
 
 
+@shared(Manner)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the completed table and the picture.")] = Path("demo-output"),
     congress: Annotated[int, typer.Option(help=f"Which Senate: {', '.join(map(str, CONGRESSES))}.")] = 117,
     observed: Annotated[float, typer.Option(min=0.01, max=0.99, help="Share of the votes left visible.")] = 0.1,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    *,
+    manner: Manner,
 ) -> None:
     """Hide most of the bundled Senate votes, complete them, score every method, leave a table and a picture."""
     if congress not in CONGRESSES:
         raise typer.BadParameter(f"there are {', '.join(map(str, CONGRESSES))}, got {congress}")
     for name in ("completed.csv", "demo.png", "reliability.png", "report.html"):
         check_output(str(out / name), [], force=None)  # now, not after a minute
-    console = Speaker()
-    begin = time.perf_counter()
+    talk = Talk(manner)
     data = senate_votes(congress)
     known, hidden = data.observations.split(1 - observed, random_state=seed)
     m, n = data.shape
-    console.print(
-        f"[bold]{data.name}[/bold]: {m} senators × {n} roll calls, {len(data.observations):,} votes (0 nay, 1 yea). "
+    talk.say(
+        f"{data.name}: {m} senators × {n} roll calls, {len(data.observations):,} votes (0 nay, 1 yea). "
         f"{len(known):,} stay visible, {len(hidden):,} are hidden and predicted."
     )
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console) as bar:
+    outcomes = _compared(known, hidden, data.alphabet, seed, talk)
+    talk.say(_table(outcomes))
+    talk.say(f"{verdict(outcomes)} {remark(data.alphabet)}")
+    talk.say(_estimator(out, data, known, hidden, seed))
+    best = _best(outcomes)
+    filled = fill(known, best, data.alphabet)
+    _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")
+    talk.say(
+        f"\nFilled in by the method with the best held-out score, {best.label}:\n"
+        f"  {out / 'completed.csv'}: every vote, known or filled in\n"
+        f"  {out / 'demo.png'}: the table before and after, convergence, errors\n"
+        f"  {out / 'reliability.png'}: how far to trust the probabilities\n"
+        f"  {out / 'report.html'}: a page about the fit of SnapImputer\n{data.citation}"
+    )
+    wrong = {one.label: one.error for one in outcomes}
+    talk.note(data=data.name, visible=len(known), hidden=len(hidden), wrong=wrong, best=best.label, output=str(out))
+    talk.done()
+
+
+def _compared(known: Observations, hidden: Observations, alphabet: Alphabet, seed: int, talk: Talk) -> list[Outcome]:
+    """All methods, tuned and fitted, with progress."""
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=talk.errors, disable=talk.silent) as bar:
         task = bar.add_task("")
         outcomes = compare(
             known,
             hidden,
-            data.alphabet,
+            alphabet,
             random_state=seed,
             progress=lambda label: bar.update(task, description=f"tuning and fitting: {label}"),
         )
         bar.update(task, description="all methods")
-    console.print(_table(outcomes))
-    console.print(f"{verdict(outcomes)} {remark(data.alphabet)}")
-    console.print(_estimator(out, data, known, hidden, seed))
-    best = _best(outcomes)
-    filled = fill(known, best, data.alphabet)
-    _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")
-    console.print(
-        f"\nFilled in by the method with the best held-out score, [bold]{best.label}[/bold]:\n"
-        f"  {out / 'completed.csv'}: every vote, known or filled in\n"
-        f"  {out / 'demo.png'}: the table before and after, convergence, errors\n"
-        f"  {out / 'reliability.png'}: how far to trust the probabilities\n"
-        f"  {out / 'report.html'}: a page about the fit of SnapImputer\n"
-        f"{time.perf_counter() - begin:.0f} s in all. {data.citation}"
-    )
+    return outcomes
 
 
 def _estimator(out: Path, data: Dataset, known: Observations, hidden: Observations, seed: int) -> str:

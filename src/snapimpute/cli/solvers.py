@@ -11,6 +11,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from snapimpute.cli.options import Manner, shared
 from snapimpute.cli.talk import Speaker
 from snapimpute.penalties import SPECTRAL
 from snapimpute.solvers import SOLVERS, Solver
@@ -24,15 +25,19 @@ not, else ais-impute, or apg up to 10,000 cells.
 Details: snapimpute solvers NAME."""
 
 
+@shared(Manner)
 def solvers(
     name: Annotated[str | None, typer.Argument(help="Show one solver in full, with its parameters.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    *,
+    manner: Manner,
 ) -> None:
     """List the solvers: what each minimises, its penalties, discrete-aware or not, cost of an iteration, paper."""
     if name is not None and name not in SOLVERS:
         raise typer.BadParameter(f"there is no solver {name!r}; there are {', '.join(SOLVERS)}")
     chosen = SOLVERS if name is None else {name: SOLVERS[name]}
-    if as_json:
+    if manner.quiet:
+        return
+    if manner.as_json:
         typer.echo(json.dumps([describe(s) for s in chosen.values()], indent=1, ensure_ascii=False))
     elif name is None:
         console = Speaker()

@@ -152,6 +152,13 @@ def _whole(symbol: float) -> float:
     return int(symbol) if symbol == round(symbol) else symbol
 
 
+def _not_as_usual(imputer: SnapImputer) -> dict[str, Any]:
+    """What else was asked for: a fit without it would be another one."""
+    names = ("solver", "min_confidence", "max_iter", "tol", "max_rank", "alphabet_term", "backend", "dtype")
+    asked, usual = imputer.get_params(deep=False), SnapImputer().get_params(deep=False)
+    return {name: asked[name] for name in names if asked[name] != usual[name]}
+
+
 def repeat(imputer: SnapImputer, book: Codebook) -> dict[str, Any]:
     """What it takes to do the same again: the command, the code and the versions."""
     import platform
@@ -160,13 +167,14 @@ def repeat(imputer: SnapImputer, book: Codebook) -> dict[str, Any]:
     words = " ".join(shlex.quote(word) for word in ["snapimpute", *sys.argv[1:]])
     alphabet = _alphabets(book)
     shown = repr(alphabet) if book.one is not None or len(alphabet) <= 20 else "[...]"
+    others = "".join(f"    {name}={value!r},\n" for name, value in _not_as_usual(imputer).items())
     python = (
         f"import snapimpute as si\n\nimp = si.SnapImputer(\n    alphabet={shown},\n    "
         f"spectral={imputer.spectral!r}, "
         f"discrete={imputer.discrete!r}, weights={imputer.weights!r},\n    lam={imputer.lam_:.10g}, "
         f"xi={imputer.xi_:.10g}, "
         f"center={imputer.center_!r},\n    decide={imputer.decide!r}, "
-        f"random_state={imputer.random_state},\n)\nimp.fit(X)\n"
+        f"random_state={imputer.random_state},\n{others})\nimp.fit(X)\n"
     )
     packages = ("numpy", "scipy", "numba", "scikit-learn")
     versions = [f"snapimpute {snapimpute.__version__}", f"Python {platform.python_version()}"]
