@@ -673,6 +673,22 @@ def test_reports(snap, wide_csv, long_csv):
         assert "<html" in Path(name).read_text().lower()
 
 
+def test_a_report_about_next_to_nothing_is_refused_before_the_fit(snap):
+    """There is no cell to hide."""
+    Path("in.csv").write_text("a,b,c\n1,2,\n")
+    for command in (("complete", "in.csv", "-o", "out.csv"), ("fit", "in.csv", "-m", "m.snap")):
+        done = snap(*command, "--report", "r.html", *FIVE, "-q", ok=False)
+        one_line(done, "in.csv has 2 known cell(s), and a report takes 3 at least", "leave out --report")
+    assert os.listdir() == ["in.csv"]
+
+
+def test_what_could_not_be_chosen_is_not_called_given(snap):
+    """A small table gets strengths by default."""
+    Path("in.csv").write_text("a,b,c\n1,2,\n2,,1\n1,1,2\n")
+    said = snap("complete", "in.csv", "-o", "out.csv", "-a", "1:2").out
+    assert "(λ, ξ, centre by default: too few cells are known to choose, or the solver has no use for it)" in said
+
+
 def test_the_code_of_a_report_gives_the_same_fit(snap, wide_csv, wide_frame):
     """With every option that matters, not only the strengths."""
     from snapimpute.cli import work
@@ -946,6 +962,11 @@ def one_line(done: Done, *parts: str) -> None:
 
 
 BAD_TABLES = {
+    "labels without an order": (
+        "id,a,b\nx,low,high\ny,mid,low\nz,high,\n",
+        ["-a", "a=infer", "-a", "b=infer"],
+        ["in.csv", "found the labels", "from lowest to highest, such as --alphabet high,low"],
+    ),
     "wrong delimiter": ("a,b\n1,2\n3,4\n", ["--delimiter", ";"], ["in.csv", "';'", "--delimiter 'comma'"]),
     "no delimiter": ("abc\ndef\n", [], ["in.csv", "no delimiter was found", "--delimiter"]),
     "ragged rows": ("a,b,c\n1,2,3\n1,2\n1,2,3,4\n", [], ["in.csv", "2 line(s)", "line 3, with 2", "Correct them"]),

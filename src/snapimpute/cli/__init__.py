@@ -1,6 +1,7 @@
 """The command line: one small file a command."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -13,6 +14,11 @@ _WORDS = {
     "leave it out": "carry it along with --leave",
 }
 """How the library speaks of its arguments, and how the command does."""
+
+_NAMED = re.compile(
+    r"alphabet=\[(?P<labels>[^\]]*)\](?:, or as an ordered categorical)?|backend=\"(?P<backend>[^\"]*)\""
+)
+"""Arguments with a value in words of the library."""
 
 
 class InterruptedCommandError(Exception):
@@ -57,6 +63,25 @@ def _forget_the_rest() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def in_options(text: str) -> str:
+    """A message of the library, with options of the command for arguments of a function.
+
+    Examples
+    --------
+    >>> in_options("give them in order, such as alphabet=['low', 'high'], or as an ordered categorical")
+    'give them in order, such as --alphabet low,high'
+    """
+    for old, new in _WORDS.items():
+        text = text.replace(old, new)
+    return _NAMED.sub(_as_option, text)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    if found["backend"] is not None:
+        return f"--backend {found['backend']}"
+    return "--alphabet " + ",".join(one.strip().strip("'\"") for one in found["labels"].split(","))
+
+
 def _end(err: BaseException) -> NoReturn:
     """Say what is wrong, and leave."""
     if isinstance(err, KeyboardInterrupt | InterruptedCommandError):
@@ -69,9 +94,7 @@ def _end(err: BaseException) -> NoReturn:
         text = in_plain_words(err)
     if isinstance(err, MemoryError):
         text = text or "there is not enough memory: close other programs, or take a smaller table"
-    for old, new in _WORDS.items():
-        text = text.replace(old, new)
-    one_line = " ".join((text or type(err).__name__).splitlines())
+    one_line = " ".join((in_options(text) or type(err).__name__).splitlines())
     sys.stderr.write(f"snapimpute: {one_line}\n")
     _forget_the_rest()
     sys.exit(BAD_INPUT)

@@ -60,6 +60,7 @@ def complete(
     check_outputs([out, model, report], [table, only], force=force)
     job = Job.of(table, reading, talk)
     _check_request(job, kind, only, top, probability)
+    job.check_report(report)
     imputer, interrupted = job.fitted(fitting, talk)
     with seeing_through(talk) as seen:
         filled, left = _write(job, imputer, out, kind, only, top, probability)

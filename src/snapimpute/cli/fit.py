@@ -53,6 +53,7 @@ def fit(
         raise typer.BadParameter("several files go with --cluster only")
     check_outputs([model, report], [*table], force=force)
     job = Job.of(table[0], reading, talk)
+    job.check_report(report)
     imputer, interrupted = job.fitted(fitting, talk)
     with seeing_through(talk) as seen:
         keep(imputer, model, talk)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from snapimpute.backends import place_named
+from snapimpute.cli import in_options
 from snapimpute.decide import Decide
 from snapimpute.estimator import SnapImputer
 from snapimpute.formats import FORMATS, LAYOUTS, AlphabetSpec, Options, check_output, output_format, table_format
@@ -179,7 +180,7 @@ class Fitting:
         try:
             place_named(self.backend)
         except (ValueError, ImportError, RuntimeError) as err:  # before anything is read
-            raise typer.BadParameter(str(err)) from None
+            raise typer.BadParameter(in_options(str(err))) from None
         if self.min_confidence > 0 and self.decide == "nearest":
             raise typer.BadParameter("--min-confidence needs probabilities, which --decide nearest has none of")
 

@@ -18,6 +18,9 @@ from snapimpute.observations import Observations
 if TYPE_CHECKING:
     from pathlib import Path
 
+LEAST_REPORTED = 3
+"""Cells of a table: one fifth of fewer is none."""
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -64,6 +67,14 @@ class Job:
         """Cells that are not known."""
         return self.known.shape[0] * self.known.shape[1] - len(self.known)
 
+    def check_report(self, report: Path | None) -> None:
+        """Refuse a report about a table of which no cell can be hidden, before the fit."""
+        if report is not None and len(self.known) < LEAST_REPORTED:
+            raise ValueError(
+                f"{self.source.where} has {len(self.known)} known cell(s), and a report takes {LEAST_REPORTED} at "
+                "least, to hide one of them: leave out --report"
+            )
+
     def fitted(self, fitting: Fitting, talk: Talk) -> tuple[SnapImputer, bool]:
         """Fit with progress; the second is whether that was interrupted, with the best so far kept."""
         with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
@@ -108,7 +119,9 @@ def told(imputer: SnapImputer) -> list[str]:
     """How a fit went, for people."""
     asked = {"λ": imputer.lam, "ξ": imputer.xi, "centre": imputer.center}
     open_ = [name for name, value in asked.items() if isinstance(value, str) and value == "auto"]
-    how = "as given" if imputer.choice_ is None or not open_ else f"{', '.join(open_)} chosen on held-out cells"
+    how = f"{', '.join(open_)} chosen on held-out cells" if open_ else "as given"
+    if open_ and imputer.choice_ is None:
+        how = f"{', '.join(open_)} by default: too few cells are known to choose, or the solver has no use for it"
     lines = [
         f"strengths: λ = {imputer.lam_:.4g}, ξ = {imputer.xi_:.3g}, centre {imputer.center_ or 'none'} ({how})",
         f"fit: rank {imputer.singular_values_.size}, {imputer.n_iter_} iterations, {imputer.status_}",
