@@ -814,11 +814,15 @@ def test_a_terminal_gets_a_live_line(snap, wide_csv, monkeypatch):
     """Drawn beside the output and wiped away at the end; what is written is the same."""
     snap("complete", wide_csv, "-o", "plain.csv", "-a", "1:5")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    done = snap("complete", wide_csv, "-o", "-", "-a", "1:5")
-    assert done.out == Path("plain.csv").read_text()
-    assert "\x1b[" in done.err
-    assert "fitting" in done.err
-    assert "left" in done.err
+    for columns in ("80", "140"):
+        monkeypatch.setenv("COLUMNS", columns)
+        done = snap("complete", wide_csv, "-o", "-", "-a", "1:5")
+        assert done.out == Path("plain.csv").read_text()
+        assert "\x1b[" in done.err
+        drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", done.err)
+        assert re.search(
+            r"iteration \d+, objective [\d.]+, rank \d+, loss [\d.]+ .*\d:\d\d:\d\d ≤ [\d.]+ \w+ left", drawn
+        )
 
 
 # -------------------------------------------------------------------- what is not overwritten

@@ -21,6 +21,9 @@ from snapimpute.tuning import LAM_STEPS, XI_STEPS, Candidate
 EVERY = 10.0
 """Seconds between lines, where there is no terminal to draw on."""
 
+WIDE = 110
+"""Columns of a terminal that has room for a bar."""
+
 
 class Speaker(Console):
     """A console whose reader may go away, such as `head`: rich would take that for an error."""
@@ -93,8 +96,10 @@ class Talk:
         if not self.errors.is_terminal:
             yield Watcher(self.errors, what, centers, max_iter)
             return
-        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn()
-        with Progress(*columns, TextColumn("{task.fields[left]}"), console=self.errors, transient=True) as bar:
+        text, left = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[left]}")
+        bars = [BarColumn(20)] if self.errors.width >= WIDE else []  # else there is no room beside the words
+        columns = SpinnerColumn(), text, *bars, TimeElapsedColumn(), left
+        with Progress(*columns, console=self.errors, transient=True) as bar:
             watcher = Watcher(self.errors, what, centers, max_iter)
             watcher.bar, watcher.task = bar, bar.add_task(what, total=None, left="")
             yield watcher
@@ -141,7 +146,11 @@ class Watcher:
     def _show(self, text: str, share: float, left: float | None) -> None:
         words = "" if left is None else f"at most {seconds_in_words(left)} left"
         if self.bar is not None:
-            self.bar.update(self.task, description=text, total=1.0, completed=share, left=words)
+            short = (
+                text.removeprefix(f"{self.what}: ").replace("held-out loss", "loss"),
+                words.replace("at most", "≤"),
+            )
+            self.bar.update(self.task, description=short[0], total=1.0, completed=share, left=short[1])
         elif self.console is not None and time.perf_counter() - self.last > EVERY:
             self.last = time.perf_counter()
             self.console.print(f"{text}; {words}" if words else text)
