@@ -78,20 +78,19 @@ def as_markdown(places: Sequence[Place]) -> str:
     for name in methods:
         cells = [_cells(found.get((name, share))) for share in shares]
         out.append(f"| {name} | {_kind(name)} | " + " | ".join(cells) + " |")
-    seeds = max((one.seeds for one in places), default=0)
-    out += [
-        "",
-        f"Ratings of MovieLens-100k, {seeds} split{'s' * (seeds != 1)}, the same for all, none tuned on test.",
-    ]
+    out += ["", "MovieLens-100k; the splits of a share are the same for all, and nothing was tuned on test."]
     return "\n".join(out) + "\n"
 
 
 def _first(places: Sequence[Place]) -> str:
-    """Who wins by NMSE and who by exact match."""
-    best, sure = places[0], max(places, key=lambda one: one.exact)
+    """Who wins by NMSE and who by exact match; all that have the same in the digits shown."""
+    least, most = f"{places[0].nmse:.4f}", f"{100 * max(one.exact for one in places):.1f}"
+    best = [one.method for one in places if f"{one.nmse:.4f}" == least]
+    sure = [one.method for one in places if f"{100 * one.exact:.1f}" == most]
+    share, seeds = places[0].share, places[0].seeds
     return (
-        f"- {100 * best.share:g} % observed: least NMSE {best.method} ({best.nmse:.4f}), "
-        f"most ratings exact {sure.method} ({100 * sure.exact:.1f} %)."
+        f"- {100 * share:g} % observed, {seeds} split{'s' * (seeds != 1)}: least NMSE {'; '.join(best)} ({least}), "
+        f"most ratings exact {'; '.join(sure)} ({most} %)."
     )
 
 
