@@ -72,7 +72,7 @@ def height(name: str) -> int:
     for level, layer in enumerate(LAYERS):
         if name in layer:
             return level
-    return len(LAYERS) + (name == "cli")
+    return len(LAYERS) + (name == "cli") + 2 * (name == "__main__")
 
 
 def inner_imports(module: str) -> Iterator[tuple[int, str]]:

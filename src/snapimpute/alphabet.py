@@ -102,10 +102,13 @@ class Alphabet:
         return hash(self.symbols.tobytes())
 
     def __repr__(self) -> str:
+        return f"Alphabet([{self}])"
+
+    def __str__(self) -> str:
         names = self.names()
         if len(names) > _SHOWN:
             names[3:-1] = ["..."]
-        return f"Alphabet([{', '.join(names)}])"
+        return ", ".join(names)
 
     def names(self) -> list[str]:
         """The symbols as text: a number, or a label in quotes."""

@@ -213,7 +213,7 @@ class Codebook:
         """One line: which columns hold what."""
         parts = []
         for alphabet, cols in [*self.groups, Group(None, np.flatnonzero(self.which < 0))]:
-            what = "any number" if alphabet is None else f"{alphabet!r}"
+            what = "any number" if alphabet is None else f"{alphabet}"
             what = "left alone" if cols.size and self.which[cols[0]] < 0 else what
             parts += [f"{cols.size} column{'s' * (cols.size != 1)}: {what}"] * (cols.size > 0)
         return "; ".join(parts)

@@ -20,6 +20,8 @@ _NAMED = re.compile(
 )
 """Arguments with a value in words of the library."""
 
+_ALPHABET = re.compile(r"Alphabet\(\[(.*?)\]\)")
+
 
 class InterruptedCommandError(Exception):
     """Ctrl-C, as it leaves a command: typer would end without a word."""
@@ -70,10 +72,12 @@ def in_options(text: str) -> str:
     --------
     >>> in_options("give them in order, such as alphabet=['low', 'high'], or as an ordered categorical")
     'give them in order, such as --alphabet low,high'
+    >>> in_options("1 value(s) not in Alphabet([1, 2, 3])")
+    '1 value(s) not in the alphabet 1, 2, 3'
     """
     for old, new in _WORDS.items():
         text = text.replace(old, new)
-    return _NAMED.sub(_as_option, text)
+    return _ALPHABET.sub(r"the alphabet \1", _NAMED.sub(_as_option, text))
 
 
 def _as_option(found: re.Match[str]) -> str:

@@ -137,7 +137,7 @@ class Field:
         if self.modulus is not None and (self.modulus < 2 or _prime_above(self.modulus - 1) != self.modulus):
             raise ValueError(f"the modulus of {self.name} must be a prime, got {self.modulus}")
         if self.alphabet is not None and not {0, 1} <= set(self.alphabet):
-            raise ValueError(f"the alphabet of {self.name} must have 0 and 1 in it, got {self.alphabet}")
+            raise ValueError(f"the alphabet of {self.name} must have 0 and 1 in it, got {self.alphabet!r}")
 
     def number(self, x: Any) -> Fraction:
         """x as an element."""

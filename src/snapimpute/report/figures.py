@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from snapimpute.alphabet import Alphabet
-from snapimpute.experiments import paper
 from snapimpute.experiments.comparison import Outcome
 from snapimpute.experiments.recovery import CONTROLS, METHODS, SOURCES, Line
 from snapimpute.files import write_atomically
@@ -34,7 +33,6 @@ from snapimpute.tuning import Choice
 from snapimpute.types import Array
 
 FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-MARKERS = "osD^vP*X<>hd"
 STUDY_COLOURS = ["#e377c2", "#9467bd", "#1f77b4", "#d62728", "#2ca02c", "#ff7f0e"]
 
 
@@ -77,65 +75,6 @@ def tuning(path: Path, choice: Choice) -> None:
     """Draw the scores on held-out cells against λ."""
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     plot_path(choice, figure.subplots())
-    save(figure, path)
-
-
-def shares(path: Path, lines: Sequence[paper.Line], title: str) -> None:
-    """Draw NMSE against the share observed, with arrows from plain methods to their discrete-aware ones."""
-    figure = Figure(figsize=(13, 6), layout="constrained")
-    figure.suptitle(title)
-    for axes, kinds in zip(figure.subplots(1, 2, sharey=True), (("paper",), ("control", "beyond")), strict=True):
-        found = {(line.method, line.share): line for line in lines}
-        chosen = [line for line in lines if line.kind in kinds]
-        for i, method in enumerate(dict.fromkeys(line.method for line in chosen)):
-            some = [line for line in chosen if line.method == method]
-            aware = method in paper.METHODS and paper.METHODS[method].discrete not in (None, "ridge")
-            axes.errorbar(
-                [100 * line.share for line in some],
-                [line.nmse for line in some],
-                [0.0 if np.isnan(line.error) else line.error for line in some],
-                label=method,
-                color=mpl.colormaps["tab20"](i % 20),
-                ls="-" if aware else "--",
-                marker=MARKERS[i % len(MARKERS)],
-                ms=5,
-                capsize=2,
-            )
-            _arrows(axes, method, some, found)
-        axes.set_xlabel("per cent of the ratings observed")
-        axes.legend(fontsize=8)
-        axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("NMSE of the hidden ratings")
-    save(figure, path)
-
-
-def _arrows(axes: Any, method: str, some: Sequence[paper.Line], found: Mapping[Any, paper.Line]) -> None:
-    """From the plain method down to this one, at the ends."""
-    plain = paper.METHODS[method].plain if method in paper.METHODS else None
-    for line in (some[0], some[-1]):
-        if plain is None or (plain, line.share) not in found or line.kind != "paper":
-            continue
-        place = 100 * line.share
-        style = {"arrowstyle": "->", "color": "#777777", "lw": 0.8}
-        axes.annotate("", (place, line.nmse), (place, found[plain, line.share].nmse), arrowprops=style)
-
-
-def iterations(path: Path, scores: Sequence[paper.Score], title: str) -> None:
-    """Draw NMSE against iterations: the mean over the seeds, and where each curve has settled."""
-    figure = Figure(figsize=(8, 5.5), layout="constrained")
-    axes = figure.subplots()
-    for i, method in enumerate(dict.fromkeys(score.method for score in scores)):
-        curves = [score.curve for score in scores if score.method == method and score.curve]
-        mean = np.mean(curves, axis=0)
-        colour = mpl.colormaps["tab10"](i % 10)
-        settled = float(np.mean([paper.settled(curve) for curve in curves]))
-        label = f"{method} (settled after {paper.count_in_words(settled, mean.size)})"
-        axes.semilogy(np.arange(1, mean.size + 1), mean, color=colour, label=label)
-        if np.isfinite(settled):
-            axes.plot(round(settled), mean[round(settled) - 1], "o", color=colour)
-    axes.set(xlabel="iteration", ylabel="NMSE of the hidden ratings", title=title)
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3, which="both")
     save(figure, path)
 
 
