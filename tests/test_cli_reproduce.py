@@ -8,7 +8,9 @@ import json
 import math
 import os
 import struct
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -317,6 +319,33 @@ def test_a_unit_that_fails_ends_the_study_and_keeps_the_rest(trivial, tmp_path):
     kept = {path.name for path in (tmp_path / "scores").iterdir()}
     assert "good-50-0.json" in kept
     assert not kept & {"bad-50-0.json", "late-50-7.json"}
+
+
+KILLED = """
+import multiprocessing, os, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from snapimpute.cli.studies import end_with_parent
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, initializer=end_with_parent) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        time.sleep(60)
+"""
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    """Killed without a chance to say so, a study leaves no process behind."""
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED, encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as study:  # noqa: S603
+        assert study.stdout is not None
+        worker = int(study.stdout.readline())
+        study.kill()
+    until = time.monotonic() + 20
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{worker}").exists()
 
 
 def test_without_units_nothing_is_started(tmp_path):

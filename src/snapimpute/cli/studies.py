@@ -8,6 +8,7 @@ import os
 import platform
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from dataclasses import asdict
@@ -64,9 +65,10 @@ class Desk:
             return
         os.environ["SNAPIMPUTE_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        spawn = multiprocessing.get_context("spawn")
         with (
             Progress(*columns, TimeRemainingColumn(), console=self.console) as bar,
-            ProcessPoolExecutor(self.jobs, mp_context=multiprocessing.get_context("spawn")) as pool,
+            ProcessPoolExecutor(self.jobs, spawn, initializer=end_with_parent) as pool,
         ):
             task = bar.add_task("scores", total=sum(len(job.methods) for job in rest))
             waiting = {pool.submit(job.work) for job in rest}
@@ -115,6 +117,18 @@ class Desk:
     def say(self, text: str) -> None:
         """Print a line as it is."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def end_with_parent() -> None:
+    """Have this process end when the one that started it is killed: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+
+    def follow() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def units(
