@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from dask.sizeof import sizeof
 from numpy.typing import DTypeLike
 
 from snapimpute.backends.blocks import Blocks
@@ -41,6 +42,15 @@ class Within:
         drawn = self.sample.draw(self.shape)
         bands = [slice((band.start - self.start) % band.step, self.rows, band.step) for band in drawn.bands]
         return drawn._replace(bands=bands)
+
+
+def size_of(one: Any) -> int:
+    """Bytes of a block, for Dask: it brings what is small to where the large is."""
+    return 64 + sum(int(sizeof(value)) for value in vars(one).values())
+
+
+for kind in (MatrixOperator, Observations):
+    cast(Any, sizeof).register(kind, size_of)
 
 
 # ---------------------------------------------------------------- operators
@@ -85,7 +95,7 @@ class BlockOperator(MatrixOperator):
     def matmat(self, B: Array) -> Array:
         """A·B, in blocks."""
         meta = np.empty((0, B.shape[1]), B.dtype)
-        return cast(Array, self.built.then(matmat_of, self._dask.shared(B), keep=True, meta=meta))
+        return cast(Array, self.built.then(matmat_of, self._dask.shared(B, again=False), keep=True, meta=meta))
 
     def rmatmat(self, C: Array) -> Array:
         """Aᵀ·C, a sum over the blocks."""
@@ -94,7 +104,8 @@ class BlockOperator(MatrixOperator):
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
         """(A·B, Aᵀ·C) in one pass over each block."""
-        pairs = self.built.then(both_of, self._dask.shared(B), C, keep=True, brief=True, meta=np.empty(0))
+        once = self._dask.shared(B, again=False)
+        pairs = self.built.then(both_of, once, C, keep=True, brief=True, meta=np.empty(0))
         forward: Any = pairs.then(first_of, keep=True, meta=np.empty((0, B.shape[1]), B.dtype))
         return forward, self._dask.total(second_of, pairs)
 
@@ -133,6 +144,15 @@ def full(rows: int, columns: int, value: float, dtype: np.dtype[Any]) -> Array:
 def inner(x: Array, y: Array) -> Array:
     """xᵀ·y."""
     return x.T @ y
+
+
+def added(parts: list[Any]) -> Any:
+    """The sum of what several blocks gave."""
+    first, *more = parts
+    total = first.copy() if isinstance(first, np.ndarray) else first
+    for part in more:
+        total = total + part
+    return total
 
 
 def entries(left: Array, right: Array, rows: Any, cols: Any) -> Array:

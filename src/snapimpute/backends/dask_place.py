@@ -9,7 +9,8 @@ numpy's and the compiled code's, the same as on one machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,7 +54,26 @@ def dask_place() -> DaskPlace:
             'backend="dask" needs a cluster: connect to one first, with distributed.Client("tcp://..."), or start '
             "one on this machine with distributed.Client()"
         ) from None
+    check_versions(client)
     return DaskPlace(client)
+
+
+def check_versions(client: Client) -> None:
+    """Refuse workers that have another version of this package, or none."""
+    here = str(import_module("snapimpute").__version__)
+    try:
+        theirs = client.run(_version)
+    except ModuleNotFoundError as err:
+        raise ImportError(
+            f"workers of {client.scheduler.address} do not have {err.name}: install snapimpute {here} there, "
+            "with what this machine has of it"
+        ) from err
+    other = {version for version in theirs.values() if version != here}
+    if other:
+        raise ImportError(
+            f"workers have snapimpute {', '.join(sorted(map(str, other)))}, and this is {here}: "
+            "install the same version everywhere"
+        )
 
 
 class DaskPlace(Tasks, Place):
@@ -89,13 +109,19 @@ class DaskPlace(Tasks, Place):
 
     # ---------------------------------------------------------------- moving
     def put(self, array: Any, side: int = ROWS) -> Any:
-        """A copy of a numpy array in blocks; one that belongs to columns stays here."""
+        """A copy of a numpy array in blocks; one that belongs to columns stays here.
+
+        It is kept here, too, for as long as the copy is in use: what is lost with a worker is sent again.
+        """
         if side == COLUMNS:
             return array
         lengths = self.cut.lengths(side)
         parts = np.split(np.asarray(array), np.cumsum(lengths)[:-1])
-        written = self.written(None, keep=True, held=self.client.scatter(parts, hash=False))
-        return Blocks(self, written, lengths, np.asarray(array)[:0], side)
+
+        def load(wanted: Sequence[int]) -> list[Any]:
+            return [self.given(parts[block]) for block in wanted]
+
+        return Blocks(self, self.root(load), lengths, np.asarray(array)[:0], side)
 
     def full(self, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int) -> Array:
         """An array of one value, in blocks or here."""
@@ -143,8 +169,9 @@ class DaskPlace(Tasks, Place):
             return observations
         self.cut = cut = balanced(observations, self.blocks())
 
-        def load(block: int) -> Any:
-            return self.client.scatter(_piece(observations, *cut.borders[block : block + 2]), hash=False)
+        def load(wanted: Sequence[int]) -> list[Any]:
+            borders = (cut.borders[block : block + 2] for block in wanted)  # one at a time: each is copied here
+            return [self.given(_piece(observations, *pair)) for pair in borders]
 
         return self.as_observations(load, observations.shape, observations.values.dtype)
 
@@ -152,8 +179,10 @@ class DaskPlace(Tasks, Place):
         """As many as the workers have threads."""
         return max(sum(int(one["nthreads"]) for one in self.workers().values()), 1)
 
-    def as_observations(self, load: Callable[[int], Any], shape: tuple[int, int], dtype: DTypeLike) -> Observations:
-        """Observations of which the workers have the blocks; ``load`` brings one there, now and if it was lost."""
+    def as_observations(
+        self, load: Callable[[Sequence[int]], list[Any]], shape: tuple[int, int], dtype: DTypeLike
+    ) -> Observations:
+        """Observations of which the workers have the blocks; ``load`` brings some there, now and if lost."""
         written = self.root(load)
         lengths = self.cut.observed
 
@@ -266,6 +295,10 @@ def balanced(observations: Observations, blocks: int) -> Cut:
     wanted = load[-1] * np.arange(1, blocks) / blocks
     borders = np.unique([0, *np.searchsorted(load, wanted), m])
     return Cut(borders, np.diff(pointers[borders]))
+
+
+def _version() -> str:
+    return str(import_module("snapimpute").__version__)
 
 
 def _parts(folder: Path, count: int) -> list[Path]:

@@ -38,6 +38,8 @@ def written(
             work, observations.pairs, left, place.shared(estimate.V), labels, PerBlock(tuple(paths)), *more
         )
     )
+    for left_over in at.glob(".part-*"):  # by workers that died while they wrote
+        left_over.unlink(missing_ok=True)
     return paths
 
 

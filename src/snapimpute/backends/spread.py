@@ -7,6 +7,7 @@ many as one machine can hold.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -21,6 +22,9 @@ from snapimpute.operators.place import OBSERVED
 
 MOST_HELD = 1 << 20
 """Entries that are held out at most: more would not tell more."""
+
+AT_A_TIME = 1 << 16
+"""Labels that are hashed together."""
 
 Pair = tuple[Observations, NDArray[Any]]
 """A block: the observations, and the labels of their rows."""
@@ -79,8 +83,9 @@ class SpreadObservations(Observations):
         place = DaskPlace(parent.client)
         place.cut = Cut(self.place.cut.borders, left)
 
-        def load(block: int) -> Any:
-            return place.client.submit(_kept, parent.restored(root, block), share, seed, pure=False)
+        def load(wanted: Sequence[int]) -> list[Any]:
+            pairs = parent.restored(root, wanted)
+            return [place.client.submit(_kept, pair, share, seed, pure=False) for pair in pairs]
 
         labels = cast("NDArray[Any]", self.col_labels)
         return SpreadObservations.made(place, place.root(load), labels)
@@ -120,12 +125,18 @@ def words_of(labels: NDArray[Any]) -> NDArray[np.uint64]:
     return text.astype(f"S{max(-(-text.itemsize // 8) * 8, 8)}").view(np.uint64).reshape(labels.size, -1)
 
 
+def hashed(labels: NDArray[Any], seed: int) -> NDArray[np.uint64]:
+    """A hash of each label, some at a time: one that is long takes its length of memory for all of them."""
+    parts = [mixed(words_of(labels[i : i + AT_A_TIME]), seed) for i in range(0, labels.size, AT_A_TIME)]
+    return np.concatenate([np.empty(0, np.uint64), *parts])
+
+
 def mixed(words: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """A hash of each row of words, to which words of zeros at the end add nothing."""
     total = np.zeros(len(words), np.uint64)
     for place, word in enumerate(words.T, 1):
         total += _stirred(word) * np.uint64(2 * place + 1)
-    return _stirred(total + np.uint64(seed) * np.uint64(0xD1B54A32D192ED03))
+    return _stirred(total + np.uint64(seed * 0xD1B54A32D192ED03 % 2**64))
 
 
 def _stirred(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -138,9 +149,9 @@ def _stirred(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _chosen(pair: Pair, share: float, seed: int) -> NDArray[np.bool_]:
     """Which entries are held out: a hash of row and column below a share."""
     known, labels = pair
-    rows = mixed(words_of(labels), seed)[known.rows]
-    hashed = mixed((rows ^ known.cols.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[:, None], seed + 1)
-    chosen: NDArray[np.bool_] = (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
+    rows = hashed(labels, seed)[known.rows]
+    cells = mixed((rows ^ known.cols.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[:, None], seed + 1)
+    chosen: NDArray[np.bool_] = (cells >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
     return chosen
 
 
@@ -150,7 +161,9 @@ def _held(pair: Pair, share: float, seed: int) -> Any:
 
 
 def _kept(pair: Pair, share: float, seed: int) -> Pair:
-    return pair[0].take(~_chosen(pair, share, seed)), pair[1]
+    known, kept = pair[0], ~_chosen(pair, share, seed)
+    # Of a small block nothing may be left.
+    return Observations(known.rows[kept], known.cols[kept], known.values[kept], known.shape), pair[1]
 
 
 def _column_counts(pair: Pair, columns: int) -> NDArray[np.float64]:

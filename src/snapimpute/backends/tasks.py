@@ -21,8 +21,8 @@ import numpy as np
 from distributed import Client, KilledWorker, Variable, get_client, wait
 from distributed.comm import CommClosedError
 
-from snapimpute.backends.block_operators import entries
-from snapimpute.backends.blocks import Blocks, Written
+from snapimpute.backends.block_operators import added, entries
+from snapimpute.backends.blocks import NUMBERS, Blocks, Written
 from snapimpute.backends.expressions import Call, Given, evaluated, numbered, sources
 from snapimpute.types import Array
 
@@ -38,11 +38,22 @@ REMEMBERED = 6
 SECURING = 0.1
 """Share of the time that is spent on having blocks twice, at most: what led to them is held until then, too."""
 
-ATTEMPTS = 4
+ATTEMPTS = 5
 """How often workers may die in one iteration."""
+
+PAUSE = 0.25
+"""Seconds until it is tried again, twice as long every time: the scheduler is to see first that a worker is dead."""
 
 PATIENCE = 120.0
 """Seconds to wait for a worker when there is none."""
+
+LOOK = 5.0
+"""Seconds after which to see whether there is still one."""
+
+NOBODY = (
+    "the cluster at {} does not answer any more, or has had no worker for {:.0f} seconds: start one, and resume from "
+    "the checkpoint"
+)
 
 GONE = (
     "workers of the cluster died, and with them something that was nowhere else, as happens if several die at the "
@@ -52,11 +63,18 @@ LOST = (CancelledError, KilledWorker, CommClosedError)
 """What it is called when a worker took something with it."""
 
 
+Loader = Callable[[Sequence[int]], list[Any]]
+"""Brings the blocks of the given numbers to workers, all at once: what they are read from is read once."""
+
+
 class Shared:
     """An array of this side that all workers have, or will have."""
 
     def __init__(self, array: Array) -> None:
         self.array, self.future = array, None
+
+
+FAMILIES: weakref.WeakKeyDictionary[Client, weakref.WeakSet[Tasks]] = weakref.WeakKeyDictionary()
 
 
 class Tasks:
@@ -69,13 +87,24 @@ class Tasks:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.number = next(NUMBERS)
+        """What is made of another has a higher one."""
         self.count = 0
         """Of the blocks."""
         self._secured, self._cost = 0.0, 0.0
+        self._seen: set[str] = set()
+        self.secured = 0
+        """How often all was put on two workers."""
         self._sent: OrderedDict[bytes, Shared] = OrderedDict()
         self._shared: weakref.WeakSet[Shared] = weakref.WeakSet()
         self._live: weakref.WeakSet[Written] = weakref.WeakSet()
-        self._roots: weakref.WeakKeyDictionary[Written, Callable[[int], Any]] = weakref.WeakKeyDictionary()
+        self._roots: weakref.WeakKeyDictionary[Written, Loader] = weakref.WeakKeyDictionary()
+        FAMILIES.setdefault(client, weakref.WeakSet()).add(self)
+
+    @property
+    def family(self) -> list[Tasks]:
+        """All tables of the same cluster: one may be made of another, and all lose something if a worker dies."""
+        return sorted(FAMILIES[self.client], key=lambda one: one.number)
 
     def workers(self) -> dict[str, Any]:
         """The workers there are now, by their addresses."""
@@ -92,17 +121,24 @@ class Tasks:
             self._live.add(out)
         return out
 
-    def root(self, load: Callable[[int], Any], held: list[Any] | None = None) -> Written:
+    def root(self, load: Loader, held: list[Any] | None = None) -> Written:
         """Blocks that ``load`` brings to a worker, now unless they are there, and whenever they were lost."""
-        out = self.written(None, keep=True, held=held or [load(block) for block in range(self.count)])
+        out = self.written(None, keep=True, held=held or load(range(self.count)))
         self._roots[out] = load
         return out
 
-    def shared(self, array: Array) -> Any:
-        """A tree for an array of this side, which all workers get; small ones go with the task."""
+    def shared(self, array: Array, *, again: bool = True) -> Any:
+        """A tree for an array of this side, which all workers get; small ones go with the task.
+
+        One that is not to come again, as the blocks of a partial SVD, is not remembered.
+        """
         if array.nbytes <= SMALL:
             return array
         packed = np.ascontiguousarray(array)
+        if not again:
+            once = Shared(packed)
+            self._shared.add(once)
+            return Given(once)
         shape = f"{packed.shape}{packed.dtype}".encode()
         key = hashlib.blake2b(packed.data, digest_size=16, key=shape[:64]).digest()
         if key not in self._sent:
@@ -127,11 +163,23 @@ class Tasks:
     def _futures(self, source: Any) -> list[Any]:
         if isinstance(source, Shared):
             if source.future is None:
-                source.future = self.client.scatter(source.array, broadcast=True, hash=False)
+                source.future = self.given(source.array)
             return [source.future] * self.count
+        if source.held is None and source.tree is None:
+            raise ConnectionError(GONE)
         if source.held is None:
             source.held = self._computed(source.tree)
         return list(source.held)
+
+    def given(self, value: Any) -> Any:
+        """A value of this side on a worker; others take it from there, and from each other, as they need it.
+
+        Not scattered to all at once: that never ends where a worker dies meanwhile.
+        """
+        try:
+            return self.client.scatter(value, hash=False)
+        except (TimeoutError, OSError) as err:  # the worker that was to get it died, or there is none
+            raise CancelledError from err
 
     def tree(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """function(arguments) as a tree."""
@@ -140,23 +188,39 @@ class Tasks:
     def each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """function(arguments) of each block, here."""
         tree = self.tree(function, *arguments)
-        found: list[Any] = self._surely(lambda: self._here(self._computed(tree)))
+        found: list[Any] = self.surely(lambda: self.here(self._computed(tree)))
         return found
 
     def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """function(arguments) of each block, added up in a tree."""
         tree = self.tree(function, *arguments)
-        return self._surely(lambda: self._here(self._added_up(self._computed(tree)))[0])
+        return self.surely(lambda: self.here(self._added_up(self._computed(tree)))[0])
 
     def _added_up(self, parts: list[Any]) -> list[Any]:
         while len(parts) > 1:
             groups = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
-            parts = self.client.map(_added, groups, pure=False)
+            parts = self.client.map(added, groups, pure=False)
         return parts
 
-    def _here(self, futures: list[Any]) -> list[Any]:
+    def here(self, futures: list[Any]) -> list[Any]:
+        """What was asked for, here."""
+        self._awaited(futures)
         found: list[Any] = self.client.gather(futures)
         return found
+
+    def _awaited(self, futures: list[Any]) -> None:
+        """Wait until all is computed; an error where there has been nobody to do it for long."""
+        idle = time.monotonic()
+        while True:
+            try:
+                with self.client.as_current():
+                    wait(futures, timeout=LOOK)
+                return
+            except TimeoutError:
+                now = time.monotonic()
+                idle = now if self.workers() else idle
+                if now - idle >= PATIENCE:
+                    raise ConnectionError(NOBODY.format(self.client.scheduler.address, PATIENCE)) from None
 
     # ---------------------------------------------------------------- faults
     def guarded(self, work: Callable[[], Any]) -> Any:
@@ -164,33 +228,48 @@ class Tasks:
 
         def secured() -> Any:
             out = work()
+            self._notice()
             begin = time.monotonic()
-            if SECURING * (begin - self._secured) >= self._cost or self._bare():
-                self._secure()
+            if SECURING * (begin - self._secured) >= self._cost or any(one._bare() for one in self.family):
+                for one in self.family:
+                    one._secure()
                 self._secured = time.monotonic()
                 self._cost = self._secured - begin
+                self.secured += 1
             return out
 
-        return self._surely(secured)
+        return self.surely(secured)
 
-    def _surely(self, work: Callable[[], Any]) -> Any:
+    def _notice(self) -> None:
+        """Replace what was lost with a worker also where nothing was asked of it: a second copy, say."""
+        gone, self._seen = self._seen - {*self.workers()}, {*self.workers()}
+        if gone:
+            self._recover()
+
+    def surely(self, work: Callable[[], Any]) -> Any:
         """work(), again if a worker died meanwhile."""
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 return work()
             except LOST:
+                time.sleep(PAUSE * 2**attempt)
                 self._recover()
         raise ConnectionError(
             f"workers of the cluster died {ATTEMPTS} times in a row, which hints at too little memory: "
             "see their logs, use more or smaller blocks, and resume from the checkpoint"
         )
 
-    def restored(self, root: Written, block: int) -> Any:
-        """A block that was brought to a worker; if it was lost, again."""
+    def restored(self, root: Written, wanted: Sequence[int]) -> list[Any]:
+        """Blocks that were brought to a worker; those that were lost, again."""
         held: Any = root.held
-        if self._lost([held[block]]):
-            held[block] = self._roots[root](block)
-        return held[block]
+        lost = [wanted[i] for i in sorted(self._lost([held[block] for block in wanted]))]
+        self._bring(root, [block for block in lost if held[block].status != "pending"])  # else it is on its way
+        return [held[block] for block in wanted]
+
+    def _bring(self, root: Written, lost: Sequence[int]) -> None:
+        held: Any = root.held
+        for block, future in zip(lost, self._roots[root](lost) if lost else [], strict=True):
+            held[block] = future
 
     def _bare(self) -> bool:
         """Whether something is there once only, and cannot be computed again, though there is room for another."""
@@ -213,20 +292,27 @@ class Tasks:
         return sorted((one for one in left if id(one) not in inner), key=lambda one: one.number)
 
     def _have_twice(self, ones: list[Written]) -> None:
+        ones = [one for one in ones if self._tried(one, self._futures, one)]
         futures = [future for one in ones for future in self._futures(one)]
-        wait(futures)
+        self._awaited(futures)
         if self._lost(futures):
             raise CancelledError
         there, others = self.client.who_has(futures), sorted(self.workers())
         homes = [there[future.key][0] for future in futures]
         after = dict(zip(others, others[1:] + others[:1], strict=True))
         several = len(others) > 1
-        held = iter(self._placed(futures, homes))
-        spare = iter(self._placed(futures, [after.get(home, others[0]) for home in homes]) if several else [])
+        held = self._placed(futures, homes)
+        spare = self._placed(futures, [after.get(home, others[0]) for home in homes]) if several else []
+        apart, start = self._apart(held, spare), 0
         for one in ones:
-            count = len(one.held or [])
-            one.held, one.tree = [next(held) for _ in range(count)], None
-            one.spare = [next(spare) for _ in range(count)] if several else None
+            part = slice(start, start := start + len(one.held or []))
+            one.held, one.tree = held[part], None
+            one.spare = spare[part] if all(apart[part]) and several else None
+
+    def _apart(self, held: list[Any], spare: list[Any]) -> list[bool]:
+        """Whether two copies of a block are on different workers: tasks may have been moved to others."""
+        there = self.client.who_has([*held, *spare]) if spare else {}
+        return [set(there[a.key]).isdisjoint(there[b.key]) for a, b in zip(held, spare, strict=False)]
 
     def _again(self, one: Written) -> bool:
         """Whether it is computed, or read, again where it is lost: observations, and what is known at them."""
@@ -242,7 +328,7 @@ class Tasks:
             self.client.submit(_handed_over, future, name, workers=[worker], allow_other_workers=True, pure=False)
             for future, name, worker in zip(futures, names, workers, strict=True)
         ]
-        self.client.gather(tasks)
+        self.here(tasks)
         out = []
         for name in names:
             variable = Variable(name, self.client)
@@ -255,10 +341,11 @@ class Tasks:
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
         except (OSError, RuntimeError) as err:
-            raise ConnectionError(
-                f"the cluster at {self.client.scheduler.address} does not answer any more, or has had no worker for "
-                f"{PATIENCE:.0f} seconds: start one, and resume from the checkpoint"
-            ) from err
+            raise ConnectionError(NOBODY.format(self.client.scheduler.address, PATIENCE)) from err
+        for place in self.family:
+            place._replace()
+
+    def _replace(self) -> None:
         for array in self._shared:
             array.future = None
         for one in sorted(self._live, key=lambda one: one.number):
@@ -266,32 +353,41 @@ class Tasks:
                 continue
             lost = self._lost(one.held)
             if one in self._roots:
-                for block in lost:
-                    one.held[block] = self._roots[one](block)
+                self._bring(one, sorted(lost))
             elif one.spare is not None:
-                if lost & self._lost(one.spare):
-                    raise ConnectionError(GONE)
-                if lost or self._lost(one.spare):
+                spare = self._lost(one.spare)
+                if lost & spare:
+                    self._give_up(one)
+                elif lost or spare:
                     one.held = [one.spare[i] if i in lost else future for i, future in enumerate(one.held)]
                     one.spare = None
             elif lost and one.tree is None:
-                raise ConnectionError(GONE)
+                self._give_up(one)
             elif lost:
-                again = dict(zip(sorted(lost), self._computed(one.tree, sorted(lost)), strict=True))
-                one.held = [again.get(i, future) for i, future in enumerate(one.held)]
+                self._tried(one, self._compute_again, one, sorted(lost))
+
+    def _compute_again(self, one: Written, lost: list[int]) -> None:
+        again = dict(zip(lost, self._computed(one.tree, lost), strict=True))
+        one.held = [again.get(i, future) for i, future in enumerate(one.held or [])]
+
+    def _tried(self, one: Written, work: Callable[..., Any], *arguments: Any) -> bool:
+        """Whether it worked; what is made of something that is nowhere any more is given up."""
+        try:
+            work(*arguments)
+        except ConnectionError:
+            self._give_up(one)
+            return False
+        return True
+
+    def _give_up(self, one: Written) -> None:
+        """It is nowhere any more: an error, if it is ever needed again."""
+        one.held = one.spare = one.tree = None
+        self._live.discard(one)
 
     def _lost(self, futures: list[Any]) -> set[int]:
         known = {i: future for i, future in enumerate(futures) if future.status == "finished"}
         there = self.client.who_has(list(known.values())) if known else {}
         return {i for i in range(len(futures)) if i not in known or not there.get(known[i].key)}
-
-
-def _added(parts: list[Any]) -> Any:
-    first, *more = parts
-    total = first.copy() if isinstance(first, np.ndarray) else first
-    for part in more:
-        total = total + part
-    return total
 
 
 def _handed_over(value: Any, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from snapimpute.solvers.loop import SAMPLED_CELLS
 LIMIT = 10.0
 """Seconds to wait for a scheduler."""
 
+LONGEST = 60.0
+"""Seconds to wait for its first worker."""
 
 ASSUMED_RANK = 32
 """For what is to be expected, where no limit is given."""
@@ -66,12 +69,16 @@ def fit_on_cluster(
 def connected(address: str, talk: Talk) -> Iterator[Any]:
     """A client of the cluster at an address, or of one that is started here for as long as it is needed."""
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as err:
         raise ImportError(f'--cluster needs {err.name}: pip install "snapimpute[cluster]"') from None
     if address == "local":
-        options = {"n_workers": thread_count(), "threads_per_worker": 1, "dashboard_address": ":0"}
-        with LocalCluster(**options) as started, Client(started) as client:
+        options: dict[str, Any] = {"n_workers": thread_count(), "threads_per_worker": 1, "dashboard_address": ":0"}
+        options["silence_logs"] = logging.CRITICAL  # what is wrong is said once, at the end
+        # A task that moves to another worker would take its block of the observations with it.
+        calm = dask.config.set({"distributed.scheduler.work-stealing": False})
+        with calm, LocalCluster(**options) as started, Client(started) as client:
             _introduce(client, talk)
             yield client
         return
@@ -89,23 +96,22 @@ def connected(address: str, talk: Talk) -> Iterator[Any]:
 
 def _introduce(client: Any, talk: Talk) -> None:
     """Say who does the work, once there is somebody, and refuse workers with other versions."""
-    client.wait_for_workers(1, timeout=60)
-    theirs = client.run(_version)
-    other = {version for version in theirs.values() if version != snapimpute.__version__}
-    if other:
-        raise ImportError(
-            f"workers have snapimpute {', '.join(sorted(map(str, other)))}, and this is {snapimpute.__version__}: "
-            "install the same version everywhere"
-        )
+    from snapimpute.backends.dask_place import check_versions
+
+    try:
+        client.wait_for_workers(1, timeout=LONGEST)
+    except TimeoutError as err:
+        address = client.scheduler.address
+        raise ConnectionError(
+            f"the scheduler at {address} has no worker after {LONGEST:.0f} seconds: start some with "
+            f"`dask worker {address}`"
+        ) from err
+    check_versions(client)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     threads, memory = sum(one["nthreads"] for one in workers), sum(one["memory_limit"] for one in workers)
     talk.say(f"cluster: {len(workers)} workers, {threads} threads, {in_words(memory)}")
     talk.say(f"dashboard: {client.dashboard_link}")
     talk.note(workers=len(workers), dashboard=client.dashboard_link)
-
-
-def _version() -> str:
-    return snapimpute.__version__
 
 
 def _forecast(known: Any, client: Any, fitting: Fitting, talk: Talk) -> None:
