@@ -2,8 +2,9 @@
 
     python benchmarks/cluster.py [--small]
 
-Peak memory is what the system says of each process (VmHWM), bytes are what went over the loopback device in an
-iteration, beside what `snapimpute.scaling` expects. MovieLens-100k is fitted on the cluster and in one process.
+Peak memory is what the system says of each process (VmHWM). Bytes are what all processes wrote to each other in an
+iteration, beside what `snapimpute.scaling` counts for the ranks of its iterates and the rounds of its partial SVD,
+and for the rank alone, as a plan does. MovieLens-100k is fitted on the cluster and in one process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from distributed import Client, LocalCluster
 import snapimpute as si
 from common import save
 from snapimpute.recipe import offsets
-from snapimpute.scaling import cluster_forecast
+from snapimpute.scaling import bytes_sent, cluster_forecast
+from snapimpute.solvers import proximal
 
 WORKERS, LIMIT, ITERATIONS = 2, "2GiB", 16
 
@@ -60,10 +62,63 @@ def peak(pid: int) -> int:
     return 0
 
 
-def loopback() -> int:
-    """Bytes that came in over the loopback device."""
-    line = next(one for one in Path("/proc/net/dev").read_text().splitlines() if one.strip().startswith("lo:"))
-    return int(line.split()[1])
+def written(*, begin: bool = False) -> int:
+    """Bytes that this process has written to others since it was first told to begin to count."""
+    import builtins
+
+    from distributed.comm.tcp import TCP
+
+    counter: Any = builtins  # all that a worker has in common with what it is sent
+    if begin and not hasattr(counter, "bytes_written"):
+        counter.bytes_written, write = 0, TCP.write
+
+        async def counted(self: Any, *arguments: Any, **options: Any) -> int:
+            size: int = await write(self, *arguments, **options)
+            counter.bytes_written += size
+            return size
+
+        TCP.write = counted
+    return int(counter.bytes_written)
+
+
+class Watch:
+    """What each iteration did: when it ended, bytes written by then, rank, rounds of its partial SVD, copies."""
+
+    def __init__(self, client: Any, known: Any) -> None:
+        self.client, self.known, self.marks, self.passes = client, known, [], 0
+        self.total(begin=True)
+
+    def total(self, *, begin: bool = False) -> int:
+        return written(begin=begin) + sum(self.client.run(written, begin=begin).values())
+
+    def __enter__(self) -> Watch:
+        self.partial_svd = proximal.partial_svd
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            found = self.partial_svd(*arguments, **options)
+            self.passes += found.passes
+            return found
+
+        proximal.partial_svd = counted
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        proximal.partial_svd = self.partial_svd
+
+    def __call__(self, info: Any) -> None:
+        rounds = (self.passes - 1) // 2
+        self.marks.append((time.perf_counter(), self.total(), info.x.rank, rounds, self.known.place.secured))
+        self.passes = 0
+
+    def iterations(self, first: int) -> list[dict[str, Any]]:
+        """Those that put all on two workers, from the given one on, but for the last, which is evaluated."""
+        out = []
+        for i in range(first, len(self.marks) - 1):
+            (before, had, *_, copies), (now, has, rank, rounds, copied) = self.marks[i - 1], self.marks[i]
+            ranks = [mark[2] for mark in self.marks[i : i - 3 : -1]]
+            one = {"seconds": now - before, "sent": has - had, "rank": rank, "ranks": ranks, "rounds": rounds}
+            out += [one] if copied > copies else []
+        return out
 
 
 def large(client: Any, *, small: bool) -> dict[str, Any]:
@@ -74,32 +129,33 @@ def large(client: Any, *, small: bool) -> dict[str, Any]:
         begin = time.perf_counter()
         known = si.cluster(client).read_parquet(folder, alphabet="1:5")
         read = time.perf_counter() - begin
-        marks: list[tuple[float, int, int]] = []
-
-        def mark(info: Any) -> None:
-            marks.append((time.perf_counter(), loopback(), info.x.rank))
-
+        watch = Watch(client, known)
         problem = si.Problem(known, si.Nuclear(60.0), si.L1("1:5", xi=0.02), offsets(known, "mean"))
         options: dict[str, Any] = {"max_rank": 16, "alphabet_term": "sampled", "evaluate_every": ITERATIONS}
-        result = si.solve(problem, "ais-impute", max_iter=ITERATIONS, tol=0, callback=mark, **options)
-    seconds, sent, _ = np.diff(np.array(marks), axis=0)[3:-1].T  # all but the first, and the last, which is evaluated
-    plans = [
-        cluster_forecast(shape, count, rank, workers=WORKERS, solver="ais-impute", bytes_per_second=1e9)
-        for _, _, rank in marks
+        with watch:
+            result = si.solve(problem, "ais-impute", max_iter=ITERATIONS, tol=0, callback=watch, **options)
+    done = watch.iterations(4)
+    given: dict[str, Any] = {"workers": WORKERS, "solver": "ais-impute", "offsets": 1, "bytes_per_second": 1e9}
+    plans = [cluster_forecast(shape, count, one["rank"], **given) for one in done]
+    sent = np.array([one["sent"] for one in done])
+    counted = [
+        bytes_sent(plan.case, WORKERS, one["ranks"], one["rounds"]) for plan, one in zip(plans, done, strict=True)
     ]
-    expected = np.array([plan.sent for plan in plans[4:-1]])
-    planned = float(np.median([plan.seconds for plan in plans[4:-1]]))
+    planned = [plan.sent for plan in plans]
     workers = client.run(os.getpid)
     return {
         "shape": shape,
         "ratings": count,
         "seconds to read": read,
         "rank": result.x.rank,
-        "seconds of an iteration": float(np.median(seconds)),
-        "seconds expected": planned,
+        "ranks": [one["rank"] for one in done],
+        "rounds": [one["rounds"] for one in done],
+        "seconds of an iteration": float(np.median([one["seconds"] for one in done])),
+        "seconds expected": float(np.median([plan.seconds for plan in plans])),
         "bytes of an iteration": float(np.median(sent)),
-        "bytes expected": float(np.median(expected)),
-        "measured beside expected": [round(float(one), 3) for one in sent / expected],
+        "bytes expected": float(np.median(planned)),
+        "measured beside counted": [round(float(one), 3) for one in sent / np.array(counted)],
+        "measured beside planned": [round(float(one), 3) for one in sent / np.array(planned)],
         "peak of workers": [peak(pid) for pid in workers.values()],
         "expected of a worker": plans[-1].memory_per_worker,
         "peak here": peak(os.getpid()),
@@ -131,7 +187,8 @@ def main() -> None:
     print(plan)
     for name, row in found.items():
         print(name, *(f"  {what}: {value}" for what, value in row.items()), sep="\n")
-    save("cluster", found)
+    if "--small" not in sys.argv:
+        save("cluster", found)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ Counted from the sizes, as `solvers.workload` counts for one machine. An iterati
 sends arrays of n rows to all workers, and one back for each transposed product.
 Each of them passes from here to the scheduler and on to W workers, or back the
 same way, so that it is counted W + 1 times. And it sends arrays of m rows from
-worker to worker: the factors that are kept on two of them.
+worker to worker: the factors that are kept on two of them. How many columns they
+have follows from the ranks of the last iterates; a plan takes one rank for all.
 
 The constants below were measured by `benchmarks/cluster.py` with 20 million
 entries on two workers, which also compares the whole with what is counted here.
@@ -12,6 +13,7 @@ entries on two workers, which also compares the whole with what is counted here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +47,12 @@ ASKING = 25 * 0.025
 
 REMEMBERED = 6
 """Arrays of n rows that a worker holds at a time."""
+
+FETCHERS = 10
+"""Workers that take an array from another at a time: a setting of Dask's."""
+
+BRANCHES = 8
+"""How many blocks are added up in one task."""
 
 GIGABIT = 1.25e8
 """Bytes a second of a network of one gigabit."""
@@ -99,6 +107,7 @@ def cluster_forecast(
     discrete: bool = True,
     sampled: bool = True,
     fraction: int | None = None,
+    offsets: int = 2,
     dtype: str = "float64",
     flops_per_second: float = SPEED,
     bytes_per_second: float = GIGABIT,
@@ -118,6 +127,8 @@ def cluster_forecast(
         Whether there is a discrete term, and whether it is sampled.
     fraction : int, optional
         One of so many cells is drawn; as many as were observed if not given.
+    offsets : int
+        Rank of what is taken off before: 0 for nothing, 1 for a mean, 2 for biases.
     dtype : str
     flops_per_second : float
         Of a worker, all parts of an iteration taken together; what was measured if not given.
@@ -142,15 +153,15 @@ def cluster_forecast(
         habit=habit,
         discrete=discrete,
         tiled=float(discrete),
+        offsets=offsets,
         sampled=discrete and sampled,
         fraction=drawn if discrete and sampled else 1,
     )
     rows, entries = -(-m // workers), -(-observed // workers)
-    out, back = columns_sent(case)
     kept = columns_kept(case) if workers > 1 else 0
-    sent = (workers + 1) * item * n * (out + back) + item * m * kept
+    sent = bytes_sent(case, workers)
     flops = sum(case.work().flops.values())
-    seconds = ASKING + flops / (workers * flops_per_second) + sent / ((workers + 1) * bytes_per_second) * 2
+    seconds = ASKING + flops / (workers * flops_per_second) + seconds_sending(case, workers, bytes_per_second)
     width = rank + GUARD + FRESH
     fit = entries * (PER_ENTRY + ON_OMEGA * item) + item * (
         rows * (BASES * width + 2 * kept) + n * REMEMBERED * width
@@ -160,21 +171,65 @@ def cluster_forecast(
     return ClusterForecast(case, workers, BASE + max(fit, READING * entries), int(driver), int(sent), flops, seconds)
 
 
-def columns_kept(case: Case) -> int:
+def columns_kept(case: Case, ranks: Sequence[int] = ()) -> int:
     """Columns of m rows that are copied to another worker in an iteration: of X, and of a sampler's past."""
-    return case.rank + 2 * (case.rank + GUARD) * case.sampled
+    now, before, _ = _last(case, ranks)
+    return now + 2 * (before + GUARD) * case.sampled
 
 
-def columns_sent(case: Case) -> tuple[int, int]:
-    """Columns of n rows that go out in an iteration, and that come back."""
-    r = case.rank
-    first, again = min(r + GUARD + FRESH, *case.shape), min(r + GUARD, *case.shape)
-    rounds = max((case.habit.passes - 1) // 2, 1)
-    out = case.width + r + first + rounds * again
+def columns_sent(case: Case, ranks: Sequence[int] = (), rounds: int | None = None) -> tuple[int, int]:
+    """Columns of n rows that go out in an iteration, and that come back.
+
+    Parameters
+    ----------
+    case : Case
+    ranks : sequence of int
+        Of the new X, of the one before and of the one before that; all that of the case if not given.
+    rounds : int, optional
+        Of the partial SVD, a product with the transposed matrix and one with the matrix each; the usual number if not
+        given.
+    """
+    now, before, earlier = _last(case, ranks)
+    rounds = max((case.habit.passes - 1) // 2, 1) if rounds is None else rounds
+    first, again = min(before + GUARD + FRESH, *case.shape), min(now + GUARD, *case.shape)
+    start = before + earlier * case.habit.momentum
+    out = start + now + first + rounds * again
     back = first + (rounds - 1) * again
     if case.discrete:
-        out += case.width + 1  # with the constant of the line
+        out += start + 1 + 3 * case.offsets  # the line has a constant, and both have offsets
     if case.sampled:
-        out += again + (r + again)  # the spaces of the past, and what is kept of it
-        back += r
+        past = min(before + GUARD, *case.shape)
+        out += past + (before + past)  # the spaces of the past, and what is kept of it
+        out += now + case.offsets  # for the objective
+        back += before
     return out, back
+
+
+def _last(case: Case, ranks: Sequence[int]) -> Sequence[int]:
+    return ranks or (case.rank,) * 3
+
+
+def bytes_sent(case: Case, workers: int, ranks: Sequence[int] = (), rounds: int | None = None) -> int:
+    """Bytes that an iteration sends, over all connections."""
+    (m, n), item = case.shape, case.itemsize
+    kept = columns_kept(case, ranks) if workers > 1 else 0
+    return (workers + 1) * item * n * sum(columns_sent(case, ranks, rounds)) + item * m * kept
+
+
+def seconds_sending(case: Case, workers: int, bytes_per_second: float) -> float:
+    """Seconds of an iteration on the way, where each machine has one connection.
+
+    What goes out passes from here to the scheduler, to one worker, and from those that have it to `FETCHERS` others
+    at a time each; what comes back is added up by `BRANCHES` in a tree, and passes through the scheduler, too.
+    """
+    out, back = columns_sent(case)
+    steps_out, steps_back, holders, parts = 2.0, 2.0, 1, workers
+    while holders < workers:
+        more = min(FETCHERS * holders, workers - holders)
+        steps_out += more / holders
+        holders += more
+    while parts > 1:
+        steps_back += min(BRANCHES, parts) - 1
+        parts = -(-parts // BRANCHES)
+    (m, n), kept = case.shape, columns_kept(case) if workers > 1 else 0
+    return case.itemsize / bytes_per_second * (n * (out * steps_out + back * steps_back) + m / workers * kept)
