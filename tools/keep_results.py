@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent / "docs" / "results"
-KEPT = (".png", ".svg", ".csv")
+KEPT = (".png", ".svg", ".pdf", ".csv")
 INTRODUCTION = """# The paper's evaluation: all figures and tables
 
 [What follows from them](../discreteness.md#the-paper-s-figure-with-its-controls), and
-[how they were made](../reproduce.md). The figures as SVG and the numbers as CSV are in `docs/results/paper`,
+[how they were made](../reproduce.md). The figures as SVG and PDF and the numbers as CSV are in `docs/results/paper`,
 every single score in `docs/results/scores`.
 """
 
