@@ -33,7 +33,7 @@ def studies(small_ratings, monkeypatch) -> None:
         systems, "DATA", {"senate": (lambda: small_ratings, (0.5, 0.8)), "gone": (unavailable, (0.5,))}
     )
     monkeypatch.setattr(links, "DATA", {"karate": (unavailable, (0.5,))})
-    few = ("none-5", "cycle-5", "directed-3", "directed-4")
+    few = ("none-5", "directed-3", "directed-4")
     monkeypatch.setattr(index_coding, "INSTANCES", {name: index_coding.INSTANCES[name] for name in few})
     simple = {name: peers.PEERS[name] for name in ("constant mean",)}
     monkeypatch.setattr(peers, "PEERS", simple)

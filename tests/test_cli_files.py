@@ -1204,8 +1204,9 @@ def test_a_full_disk_when_the_model_is_saved(snap, wide_csv, monkeypatch):
 
 
 def child(code: str, *arguments: Any, **more: Any) -> subprocess.Popen[bytes]:
-    """The command in a process of its own, after some preparations."""
-    start = f"import sys; sys.argv = ['snapimpute', *{list(map(str, arguments))!r}]\n"
+    """The command in a process of its own, after some preparations; Ctrl-C reaches it even if not these tests."""
+    start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    start += f"sys.argv = ['snapimpute', *{list(map(str, arguments))!r}]\n"
     script = start + textwrap.dedent(code) + "\nfrom snapimpute.cli import main\nmain()\n"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, "-c", script], **(pipes | more))  # noqa: S603

@@ -444,6 +444,7 @@ def test_a_worker_may_die_at_any_time(tmp_path: Any, monkeypatch: pytest.MonkeyP
         threading.Timer(0.05, kill, [1]).start()
         known = cluster.read_parquet("in", blocks=3, **NAMES)
         assert len(known) == len(table)
+        assert not client.amm.running()  # it would undo what keeps copies apart
         whole = [known.split(0.2), offsets(known, "biases")]
         kill(0)
         again = [known.split(0.2), offsets(known, "biases")]

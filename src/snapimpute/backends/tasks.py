@@ -100,6 +100,8 @@ class Tasks:
         self._live: weakref.WeakSet[Written] = weakref.WeakSet()
         self._roots: weakref.WeakKeyDictionary[Written, Loader] = weakref.WeakKeyDictionary()
         FAMILIES.setdefault(client, weakref.WeakSet()).add(self)
+        # It takes away what a worker has borrowed from another, or the original: then both copies may be on one.
+        client.amm.stop()
 
     @property
     def family(self) -> list[Tasks]:
