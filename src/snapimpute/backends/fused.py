@@ -264,6 +264,7 @@ def _known(u: Side, form: Form, size: Blocks, plain: bool) -> dict[str, Any]:
         "PLAIN": plain,
         "STAGES": size.stages,
         "num_warps": size.warps,
+        "enable_fp_fusion": True,  # said, as Triton 3.10 has another default: a product and a sum in one instruction
     }
 
 

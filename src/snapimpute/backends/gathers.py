@@ -79,6 +79,7 @@ def _summed(
             summed_lanes[(starts.numel(), triton.cdiv(width, columns))](
                 starts, stops, indices, values, block, out, width,
                 WEIGHTED=values is not None, ENTRIES=2048 // columns, COLUMNS=columns, num_warps=4,
+                enable_fp_fusion=True,
             )  # fmt: skip
     return out
 
@@ -90,6 +91,7 @@ def entries(left: Tensor, right: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     if count:
         with on_device_of(left):
             sampled_product[(triton.cdiv(count, CELLS),)](
-                left.contiguous(), right.contiguous(), rows, cols, out, count, rank, PIECE=32, CELLS=CELLS
-            )
+                left.contiguous(), right.contiguous(), rows, cols, out, count, rank, PIECE=32, CELLS=CELLS,
+                enable_fp_fusion=True,
+            )  # fmt: skip
     return out
