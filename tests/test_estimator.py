@@ -91,9 +91,22 @@ def test_recovers_hidden_cells_of_a_block_model(alphabet, center):
 LAMS = {"nuclear": 0.5, "lsp": 9.0, "capped-l1": 6.0, "tnn": 0.5, "mcp": 6.0, "scad": 4.0, "rank": 70.0}
 
 
-@pytest.mark.parametrize("spectral", SPECTRAL)
-@pytest.mark.parametrize("discrete", [*DISCRETE, "ridge", None])
-@pytest.mark.parametrize("center", [None, "mean", "biases"])
+CENTERS = (None, "mean", "biases")
+NAMES = [
+    (spectral, discrete, CENTERS[(i + j) % 3])
+    for i, spectral in enumerate(SPECTRAL)
+    for j, discrete in enumerate([*DISCRETE, "ridge", None])
+]
+"""Each pair of penalties, and each of them with each centre."""
+
+
+def test_names_have_all_pairs():
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        pairs = {(names[one], names[other]) for names in NAMES}
+        assert len(pairs) == len({names[one] for names in NAMES}) * len({names[other] for names in NAMES})
+
+
+@pytest.mark.parametrize(("spectral", "discrete", "center"), NAMES)
 def test_every_combination_of_names_fits(blocks, X, spectral, discrete, center):
     """Every pair of penalties and every centre gives a table of symbols that is mostly right.
 

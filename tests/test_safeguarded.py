@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,13 +55,17 @@ OBSERVATIONS = ratings()
 SIZE = float(np.linalg.norm(OBSERVATIONS.values))
 
 
-class Track(NamedTuple):
+@dataclass(eq=False)
+class Track:
     """A run to convergence with all its iterates, the start included."""
 
     problem: si.Problem
     result: Result
     iterates: list[si.LowRank]
-    objectives: np.ndarray
+
+    @cached_property
+    def objectives(self) -> np.ndarray:
+        return np.array([self.problem.objective(x) for x in self.iterates])
 
 
 @cache
@@ -68,7 +73,7 @@ def track(solver: Solver[Any], spectral: SpectralPenalty, discrete: Any) -> Trac
     problem = si.Problem(OBSERVATIONS, spectral, discrete)
     iterates = [si.LowRank.zeros(SHAPE)]
     result = si.solve(problem, solver, max_iter=800, tol=1e-7, callback=lambda info: iterates.append(info.x))
-    return Track(problem, result, iterates, np.array([problem.objective(x) for x in iterates]))
+    return Track(problem, result, iterates)
 
 
 def solutions(*solvers: Solver[Any], discrete: Any = DISCRETE_PENALTIES) -> Any:
@@ -87,7 +92,8 @@ def test_every_spectral_penalty_is_tried():
 @solutions(NMAPG())
 def test_nmapg_stays_below_its_average(solver, spectral, discrete):
     """F(X_{k+1}) ≤ c_k at every k, c_k the average recomputed from the objectives, and "bound" is that c_k."""
-    _, result, _, objectives = track(solver, spectral, discrete)
+    one = track(solver, spectral, discrete)
+    result, objectives = one.result, one.objectives
     c, q, bounds = objectives[0], 1.0, []
     for value in objectives[1:]:
         bounds.append(c)
@@ -113,7 +119,8 @@ def test_niapg_stays_below_the_recent_maximum(solver, spectral, discrete):
 
 
 def check_recent_maximum(solver: NIAPG, spectral: SpectralPenalty, discrete: Any) -> None:
-    _, result, _, objectives = track(solver, spectral, discrete)
+    one = track(solver, spectral, discrete)
+    result, objectives = one.result, one.objectives
     bounds = [objectives[max(0, k - solver.q) : k + 1].max() for k in range(result.n_iter)]
     assert (objectives[1:] <= np.array(bounds) * (1 + 1e-12)).all()
     assert result.history["bound"] == pytest.approx(bounds, rel=1e-10)
@@ -123,7 +130,8 @@ def check_recent_maximum(solver: NIAPG, spectral: SpectralPenalty, discrete: Any
 @solutions(FaNCL())
 def test_fancl_falls_far_enough_at_the_lam_of_each_step(solver, spectral, discrete):
     """Each step lowers the objective of its own λ by at least (1/step − 1)/4·‖X⁺ − X‖²."""
-    _, result, iterates, _ = track(solver, spectral, discrete)
+    one = track(solver, spectral, discrete)
+    result, iterates = one.result, one.iterates
     enough = (1 / solver.step_size - 1) / 4
     moved = 0
     for lam, before, after in zip(result.history["lam"], iterates[:-1], iterates[1:], strict=True):
@@ -198,7 +206,8 @@ def test_checker_sees_what_is_not_stationary():
 @solutions(*SAFEGUARDED)
 def test_solutions_are_stationary(solver, spectral, discrete):
     """Every solution satisfies the first-order condition to 1e-4 of the size of the data, by a dense check."""
-    problem, result, _, _ = track(solver, spectral, discrete)
+    one = track(solver, spectral, discrete)
+    problem, result = one.problem, one.result
     assert 0 < result.x.rank < min(SHAPE)
     assert first_order_gap(problem, result.x) <= 1e-4 * SIZE
 
@@ -214,7 +223,8 @@ def test_solutions_of_the_plain_recursions_are_stationary(solver, spectral, disc
 @solutions(*SAFEGUARDED, discrete=[si.ComposedL1("1:5", xi=0.05)])
 def test_composed_prox_runs(solver, spectral, discrete):
     """With the composed prox, for which no bound is promised, every method still comes to a fixed point."""
-    problem, result, _, _ = track(solver, spectral, discrete)
+    one = track(solver, spectral, discrete)
+    problem, result = one.problem, one.result
     assert result.status.code in ("converged", "max_iter")
     assert np.isfinite(result.history["objective"]).all()
     assert first_order_gap(problem, result.x) <= 1e-4 * SIZE
