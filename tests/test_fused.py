@@ -44,6 +44,7 @@ PENALTIES = {
     "fractional": si.FractionalL0("1:5", xi=0.02, alpha=0.05),
     "fractional, jumping": si.FractionalL0("1:5", xi=0.3, alpha=0.01),
     "lp": si.Lp("1:5", xi=0.05, p=0.5),
+    "one well of five": si.FractionalL0("1:5", xi=0.3, alpha=0.5, weights=[0, 0, 2, 0, 0]),
     "twenty": si.L1(TWENTY, xi=0.01, weights=WEIGHTS),
     "twenty composed": si.ComposedL1(TWENTY, xi=0.01),
     "twenty l0": si.L0(TWENTY, xi=0.005, weights=WEIGHTS),
@@ -56,7 +57,7 @@ SIZES = {"large": 1e5, "small": 1e-5, "small fractional": 1e-5}
 # bf16 is not a type of numpy's, which the interpreter computes with.
 LIMITS = {"fp16": 2e-4, "tf32": 2e-4, "float32": 1e-6} | ({"bf16": 2e-3} if GPU else {})
 JUMPING = ("l0", "weighted l0", "twenty l0", "small", "lp", "fractional, jumping", "small fractional")
-TABLES = ("lp", "fractional", "fractional, jumping", "twenty fractional", "small fractional")
+TABLES = ("lp", "fractional", "fractional, jumping", "one well of five", "twenty fractional", "small fractional")
 JUMP = 3e-2  # a cell that rounding carries over an edge is off by as much as the map jumps
 
 
@@ -121,6 +122,31 @@ def test_totals_are_those_of_float64(name: str) -> None:
     assert found == pytest.approx(exact, rel=3e-7)
 
 
+def test_a_small_cost_of_large_symbols() -> None:
+    """A table is as good as the cost asks for, which is small beside 1000."""
+    penalty = si.FractionalL0([1000, 1001, 1003], xi=0.03, alpha=0.05, weights=[1, 1, 0])
+    left, right = factors(70, 90, 20)
+    left[:, 0] = 1001.3
+    cost = penalty.compiled_envelope(1.0)
+    exact = cell_sum(LowRank(left, np.ones(20), right), cost)
+    found = fused.total(*there(left, right), forms.form_of(cost), plain=not GPU)  # type: ignore[arg-type]
+    assert found == pytest.approx(exact, rel=2e-5)
+
+
+@pytest.mark.parametrize("penalty", [si.Lp("1:5", xi=0.5, p=0.5), si.FractionalL0("1:5", xi=1.0, alpha=1.0)], ids=str)
+def test_far_from_the_alphabet_a_table_still_bends(penalty: Any) -> None:
+    y = np.linspace(-60, 66, 64)
+    cells, one = there(y[:, None], np.ones((1, 1)))
+    rest, cost = penalty.compiled_remainder(1.0), penalty.compiled_envelope(1.0)
+    wanted, costs = y.copy(), y.copy()
+    rest(wanted)
+    cost(costs)
+    found = fused.product(cells, one, forms.form_of(rest), one, "float32", plain=not GPU).cpu().numpy()[:, 0]
+    assert (np.abs(found - wanted) / (1 + np.abs(y))).max() < 1e-3
+    each = [fused.total(cell[None], one, forms.form_of(cost), plain=not GPU) for cell in cells]
+    np.testing.assert_allclose(each, costs, rtol=2e-2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_entries(dtype: Any) -> None:
     left, right = factors(30, 40, 37)
@@ -157,6 +183,9 @@ def test_maps_that_kernels_do_not_know() -> None:
     many = si.L1(np.arange(30.0) ** 1.5, xi=0.01)
     assert forms.form_of(many.compiled_remainder(1.0)) is None
     assert forms.form_of(many.compiled_envelope(1.0)) is None
+    alone = si.Lp([3.0], xi=0.1, p=0.5)  # where to put a table?
+    assert forms.form_of(alone.compiled_remainder(1.0)) is None
+    assert forms.form_of(alone.compiled_envelope(1.0)) is None
     steep = si.FractionalL0("1:5", xi=0.021, alpha=0.0105)  # nearly a jump: no table is fine enough
     assert forms.form_of(steep.compiled_remainder(1.0)) is None
     far = si.L1([99_999, 100_000, 100_001], xi=0.01)  # fp16 has no such numbers

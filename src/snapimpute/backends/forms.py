@@ -24,13 +24,22 @@ NODES = tuple(1 << power for power in range(13, 17))
 """Of a table, evenly spaced, as few as will do; between them it is straight."""
 
 REACH = 2.0
-"""How far a table reaches beyond the alphabet, in units of its span; beyond, the map goes on straight."""
+"""How far a table reaches beyond the alphabet, in spans of it; from there on the map is straight, or in a few pieces."""
+
+PIECES = REACH * 1.5 ** np.arange(6)
+"""Where those begin, if there is more than one: so many spans beyond the alphabet."""
 
 MOST_BREAKS = 64
-"""Places at which a map that is read from a table may jump or bend."""
+"""Places at which a map that is read from a table may jump or bend, those beyond the table not counted."""
 
 COARSE = 2e-6
 """How far a table may be off between its nodes, within the alphabet: root mean squares, relative to the symbols."""
+
+FINE = 4e-7
+"""The same for a cost: on the average, relative to the cost itself, which may be tiny beside the symbols."""
+
+STRAIGHT, STRAIGHT_COST = 1e-5, 1e-2
+"""Beyond its table a map goes on as one line if that is off by no more: of the way, and of the cost."""
 
 FARTHEST = 1 << 14
 """How many gaps evenly spaced symbols may be away from 0: factors are numbers of fp16, which end at 65504."""
@@ -161,33 +170,69 @@ def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form | N
 
 def _tabulated(cell_map: CellMap, prox: Tabulated, power: int) -> Form | None:
     """A table of the map, whose values grow with that power of the unit; None if it cannot be exact enough."""
-    symbols = prox.family.symbols
-    span, unit = float(np.ptp(symbols)) or 1.0, _unit(symbols)
-    typical = math.sqrt(float(np.square(symbols).mean())) or span
+    symbols = np.array(prox.alphabet)
+    span, unit = float(np.ptp(symbols)), _unit(symbols)
+    if span == 0:  # nothing says where cells are
+        return None
+    typical = min(math.sqrt(float(np.square(symbols).mean())), span)
     low, high = float(symbols[0]) - REACH * span, float(symbols[-1]) + REACH * span
-    breaks = np.empty((0, 3))
+    jumps = np.empty((0, 3))
     if power == 1:  # an envelope does not jump
-        breaks = _breaks(cell_map, prox.tables[1], 1e-5 * span, 1e-7 * typical)
-    if len(breaks) > MOST_BREAKS:
+        jumps = _breaks(cell_map, prox.tables[1], 1e-5 * span, 1e-7 * typical)
+    if len(jumps) > MOST_BREAKS:
         return None
     for count in NODES:
-        values, off = _table(cell_map, np.linspace(low, high, 2 * count + 1), breaks)
-        if off <= COARSE * typical**power:
-            table = np.stack([values[:-1], np.diff(values)], axis=1) / unit**power
-            whole = np.concatenate([table.reshape(-1), (breaks / (unit, unit, 1.0)).reshape(-1)])
+        beyond = _beyond(cell_map, jumps, symbols, (high - low) / count, power)
+        breaks = np.concatenate([jumps, beyond])
+        places = np.linspace(low, high, 2 * count + 1)
+        values = _without(cell_map, places, breaks)
+        if _off(cell_map, places, values, symbols, power) <= (COARSE * typical if power == 1 else FINE):
+            table = np.stack([values[:-2:2], np.diff(values[::2])], axis=1) / unit**power
+            scale = np.array([unit, unit**power, unit ** (power - 1)])
+            whole = np.concatenate([table.reshape(-1), (breaks / scale).reshape(-1)])
             return Form(TABLE, (low / unit, count * unit / (high - low)), count, whole, unit, breaks=len(breaks))
     return None
 
 
-def _table(cell_map: CellMap, places: Any, breaks: Any) -> tuple[Any, float]:
-    """The map without its breaks at every other place, and how far it is from straight at those between."""
+def _off(cell_map: CellMap, places: Any, values: Any, symbols: Any, power: int) -> float:
+    """How far a table is off within the alphabet: nodes are every other of the values, which are without breaks.
+
+    Where breaks are large beside the map, a float32 of their sum has few digits of it.
+    """
+    inside = (places[1::2] >= symbols[0]) & (places[1::2] <= symbols[-1])
+    off = (values[1::2] - 0.5 * (values[2::2] + values[:-2:2]))[inside]
+    whole = _mapped(cell_map, places[1::2][inside])
+    lost = float(np.finfo(np.float32).eps) * float(np.abs(values[1::2][inside] - whole).mean())
+    if power == 1:
+        return math.sqrt(float(np.square(off).mean())) + lost
+    return (float(np.abs(off).mean()) + lost) / max(float(whole.mean()), 1e-300)
+
+
+def _beyond(cell_map: CellMap, jumps: Any, symbols: Any, step: float, power: int) -> Any:
+    """Where the map bends beyond a table with nodes so far apart; nowhere if it is as good as straight there."""
+    span, found = float(np.ptp(symbols)), []
+    for end, way in ((symbols[0], -1), (symbols[-1], 1)):
+        places = end + way * span * np.concatenate([[REACH - step / span], PIECES])
+        values = _without(cell_map, places, jumps)
+        line = values[1] + (places - places[1]) * (values[1] - values[0]) / (places[1] - places[0])
+        allowed = STRAIGHT * np.abs(places - places[1]) if power == 1 else STRAIGHT_COST * np.abs(values)
+        if (np.abs(values - line) > allowed)[2:6].any():  # of the first four pieces
+            found.append(_bends(places[::way], values[::way]))
+    return np.concatenate([np.empty((0, 3)), *found])
+
+
+def _bends(places: Any, values: Any) -> Any:
+    """Places, jumps of 0, and changes of the slope, of what is straight between ascending places."""
+    slopes = np.diff(values) / np.diff(places)
+    return np.stack([places[1:-1], np.zeros(len(places) - 2), np.diff(slopes)], axis=1)
+
+
+def _without(cell_map: CellMap, places: Any, breaks: Any) -> Any:
+    """The map less its breaks."""
     values = _mapped(cell_map, places)
     for place, step, bend in breaks:
         values -= np.where(places < place, 0.0, step + bend * (places - place))
-    nodes, middles = values[::2], values[1::2]
-    off = middles - 0.5 * (nodes[1:] + nodes[:-1])
-    inside = off[int(REACH / (1 + 2 * REACH) * off.size) : int((1 + REACH) / (1 + 2 * REACH) * off.size) + 1]
-    return nodes, math.sqrt(float(np.square(inside).mean()))
+    return values
 
 
 def _mapped(cell_map: CellMap, values: Any) -> Any:

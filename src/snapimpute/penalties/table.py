@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.penalties.kernels import run
-from snapimpute.types import Array, CellMap
+from snapimpute.types import Array
 
 TOLERANCE = 1e-11
 """Of the interpolation, relative to the symbols."""
@@ -203,17 +203,18 @@ def _look_up(
 
 @dataclass(frozen=True)
 class Tabulated:
-    """x ← prox(x) of a family, by its tables."""
+    """x ← prox(x) of a family, by its tables; the alphabet has symbols without a pull, too."""
 
     family: Family
     tables: tuple[Any, ...]
+    alphabet: tuple[float, ...]
 
     def __call__(self, x: Array) -> None:
         """In place."""
         run(_look_up, x, *self.tables)
 
 
-def tabulated_prox(family: Family) -> CellMap:
+def tabulated_prox(family: Family) -> Tabulated:
     """Return the in-place map x ← argmin_u r(u) + ½ (u − x)²."""
     stretches, edges = _branches(family, _candidates(family))
     spread = family.symbols[-1] - family.symbols[0] + _width(family)
@@ -241,7 +242,7 @@ def tabulated_prox(family: Family) -> CellMap:
         (stretches[0].high, stretches[-1].low),
         *family,
     )
-    return Tabulated(family, arguments)
+    return Tabulated(family, arguments, tuple(family.symbols.tolist()))
 
 
 def _width(family: Family) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from snapimpute.alphabet import AlphabetLike
 from snapimpute.penalties import kernels
 from snapimpute.penalties.discrete import SymbolPenalty, check_step
-from snapimpute.penalties.table import Family, tabulated_prox
+from snapimpute.penalties.table import Family, Tabulated, tabulated_prox
 from snapimpute.types import Array, CellMap
 
 
@@ -38,7 +39,9 @@ class TabulatedPenalty(SymbolPenalty):
     def compiled_prox(self, step: float) -> CellMap:
         """The table of this step."""
         family = self._family(step)
-        return _table(*family) if family.symbols else lambda x: None
+        if not family.symbols:
+            return lambda x: None
+        return replace(_table(*family), alphabet=tuple(self.alphabet.symbols.tolist()))
 
     def _felt(self, step: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Symbols with a pull, and the pulls."""
@@ -47,7 +50,7 @@ class TabulatedPenalty(SymbolPenalty):
 
 
 @lru_cache(maxsize=64)
-def _table(symbols: tuple[float, ...], pulls: tuple[float, ...], shape: float, power: bool) -> CellMap:
+def _table(symbols: tuple[float, ...], pulls: tuple[float, ...], shape: float, power: bool) -> Tabulated:
     return tabulated_prox(Family(np.array(symbols), np.array(pulls), shape, power))
 
 
