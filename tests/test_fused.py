@@ -318,6 +318,39 @@ def test_beyond_the_limits_blocks_are_cut_and_factors_go_by_tiles(place: Any) ->
         np.testing.assert_allclose(operator.matmat(place.put(B)).to_host(), exact, atol=2e-4)
 
 
+@pytest.mark.parametrize("name", ["stairs", "weights", "weighted l0", "fractional"])
+@pytest.mark.parametrize("far", [3e2, 3e4, 1e6])
+def test_cells_out_of_range_go_by_tiles(far: float, name: str, place: Any) -> None:
+    """They are finite, and fp16 has no such numbers."""
+    left, right = factors(40, 30, 4)
+    left[3] *= far
+    x = LowRank(left, np.ones(4), right).astype(np.float32)
+    penalty: Any = PENALTIES[name]
+    rest, cost = penalty.compiled_remainder(1.0), penalty.compiled_envelope(1.0)
+    B = np.random.default_rng(0).standard_normal((30, 5)).astype(np.float32)
+    operator = place.mapped(x.moved(place), rest, EXACT, None)
+    assert type(operator) is (FusedMapped if far < 1e3 else TorchMapped)
+    exact = MappedLowRank(x.astype(np.float64), rest).matmat(B.astype(np.float64))
+    rtol, cost_tol = (1e-3, 1e-2) if name in TABLES else (1e-4, 1e-5)  # tables promise no more so far outside
+    np.testing.assert_allclose(operator.matmat(place.put(B)).to_host(), exact, rtol=rtol, atol=1e-4)
+    found, _ = place.cell_sum(x.moved(place), cost, None)
+    assert found == pytest.approx(cell_sum(x.astype(np.float64), cost), rel=cost_tol)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["stairs", "weights", "l0", "weighted l0", "fractional"])
+def test_what_is_not_finite_is_not_hidden(name: str, bad: float, place: Any) -> None:
+    left, right = factors(40, 30, 4)
+    left[3, 1] = bad
+    x = LowRank(left, np.ones(4), right).astype(np.float32).moved(place)
+    penalty: Any = PENALTIES[name]
+    operator = place.mapped(x, penalty.compiled_remainder(1.0), EXACT, None)
+    found = operator.matmat(place.put(np.ones((30, 2), np.float32))).to_host()
+    assert not np.isfinite(found[3]).any()
+    if np.isnan(bad):
+        assert np.isnan(place.cell_sum(x, penalty.compiled_envelope(1.0), None)[0])
+
+
 def test_all_columns_of_a_space_count_in_the_error(place: Any) -> None:
     left, right = factors(40, 30, 4)
     x = LowRank(left, np.ones(4), right).astype(np.float32).moved(place)

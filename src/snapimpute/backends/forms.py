@@ -24,7 +24,7 @@ NODES = tuple(1 << power for power in range(13, 17))
 """Of a table, evenly spaced, as few as will do; between them it is straight."""
 
 REACH = 2.0
-"""How far a table reaches beyond the alphabet, in spans of it; from there on the map is straight, or in a few pieces."""
+"""How far a table reaches beyond the alphabet, in spans of it; from there on the map is straight, or in pieces."""
 
 PIECES = REACH * 1.5 ** np.arange(6)
 """Where those begin, if there is more than one: so many spans beyond the alphabet."""

@@ -46,6 +46,12 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "
 MOST_COLUMNS = 256
 """Of the factors, and of B; in "float32" the factors have three times as many inside."""
 
+LARGEST = 32_000
+"""In units of a form, of what cells can add up to: fp16 ends at 65504, and scaling makes it up to twice as much."""
+
+MOST_LOST = 10
+"""How many times larger than a sum its kernel's part may be: digits that both have in common are lost."""
+
 BLOCK = 128
 """Factors are padded to a multiple of so many rows."""
 
@@ -109,6 +115,14 @@ def sides(left: Tensor, right: Tensor, precision: str, unit: float = 1.0) -> tup
         u, v = _rounded(u), _rounded(v)
     kind, most = TYPES[precision], 3 if len(left) * len(right) >= LARGE else 1
     return _side(u.to(kind), most), _side(v.to(kind), most)
+
+
+def in_range(left: Tensor, right: Tensor, unit: float) -> bool:
+    """Whether all numbers that kernels make of factors are numbers of fp16; not if one is NaN."""
+    if not left.numel() or not right.numel():
+        return True
+    bound = (left.abs().amax(dim=0) * right.abs().amax(dim=0)).sum()
+    return bool(bound <= LARGEST * unit)
 
 
 def _check_width(name: str, block: Tensor) -> None:
@@ -280,7 +294,13 @@ def _numbers(form: Form, device: torch.device) -> Tensor:
 
 
 def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> float:
-    """Σ f over all cells, in arithmetic as exact as float32's and added up in float64."""
+    """Σ f over all cells, in arithmetic as exact as float32's and added up in float64.
+
+    NaN where that cannot be had: of numbers that are out of range, or where the
+    kernel's part is so large beside the sum that few digits would be left.
+    """
+    if not in_range(left, right, form.unit):
+        return math.nan
     u, v = sides(left, right, "float32", form.unit)
     size = blocks_for(sum(u.widths), 16, 2, shared=shared_of(left.device))
     out = torch.empty(u.rows, dtype=torch.float64, device=left.device)
@@ -299,8 +319,12 @@ def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> fl
     found = form.unit**2 * float(out.sum())
     if form.kind not in GAINS:
         return found
+    whole = _parabola(left, right, form) - found
+    return whole if abs(found) <= MOST_LOST * abs(whole) else math.nan
+
+
+def _parabola(left: Tensor, right: Tensor, form: Form) -> float:
     wide, high = left.double(), right.double()
     squares = float(((wide.T @ wide) * (high.T @ high)).sum())
     cells = left.shape[0] * right.shape[0]
-    parabola = 0.5 * form.bend * squares + form.tilt * float(wide.sum(0) @ high.sum(0)) + form.constant * cells
-    return parabola - found
+    return 0.5 * form.bend * squares + form.tilt * float(wide.sum(0) @ high.sum(0)) + form.constant * cells

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from snapimpute.backends.arrays import DTYPES, TorchArray
-from snapimpute.backends.forms import COSTS, form_of
+from snapimpute.backends.forms import COSTS, Form, form_of
 from snapimpute.backends.maps import MAPS
 from snapimpute.backends.torch_precision import all_digits
 from snapimpute.backends.torch_tiles import Tiles, TorchMapped
@@ -251,19 +251,27 @@ class TorchPlace(Place):
         error = single_error(factors, need)
         single = bool(error) or sample is not None or factors.dtype == np.float32
         form = None if self.fused is None or sample is not None or not single else form_of(cell_map)
-        if form is None or factors.rank > self.fused.MOST_COLUMNS:
+        if form is None or not self._fits(factors, form):
             kind = np.dtype(np.float32) if single else factors.dtype
             return TorchMapped(self, factors, cell_map, kind, sample, error)
         from snapimpute.backends.fused_operator import chosen
 
         return chosen(self, factors, form, need, error)
 
+    def _fits(self, factors: LowRank, form: Form) -> bool:
+        """Whether kernels take factors as wide, and as large, as these."""
+        return factors.rank <= self.fused.MOST_COLUMNS and bool(
+            self.fused.in_range(self.tensor(factors.U * factors.s), self.tensor(factors.V), form.unit)
+        )
+
     def cell_sum(self, factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
         """Σ f(X_ij) over all cells as a sample knows it, and its standard error."""
         if self.fused is not None and sample is None and factors.dtype == np.float32:
             form = form_of(cell_map)
             if form is not None and form.kind in COSTS and factors.rank <= self.fused.MOST_COLUMNS:
-                return self.fused.total(self.tensor(factors.U * factors.s), self.tensor(factors.V), form), 0.0
+                found = self.fused.total(self.tensor(factors.U * factors.s), self.tensor(factors.V), form)
+                if math.isfinite(found):
+                    return found, 0.0
         tiles = Tiles(self, factors, cell_map, factors.dtype, sample)
         totals, variance = [], 0.0
         for parts, share in tiles.bands():
