@@ -122,6 +122,16 @@ def test_totals_are_those_of_float64(name: str) -> None:
     assert found == pytest.approx(exact, rel=3e-7)
 
 
+def test_equal_costs_of_many_columns() -> None:
+    """Added to a large float32, all of them are rounded the same way."""
+    penalty = si.L0([1, 2, 4, 7], xi=0.0113, weights=[1.0, 0.5, 2.0, 1.0])
+    left, right = np.full((3, 1), 3.5), np.ones((30_000, 1))
+    cost = penalty.compiled_envelope(1.0)
+    exact = cell_sum(LowRank(left, np.ones(1), right), cost)
+    found = fused.total(*there(left, right), forms.form_of(cost), plain=not GPU)  # type: ignore[arg-type]
+    assert found == pytest.approx(exact, rel=4e-7)
+
+
 def test_a_small_cost_of_large_symbols() -> None:
     """A table is as good as the cost asks for, which is small beside 1000."""
     penalty = si.FractionalL0([1000, 1001, 1003], xi=0.03, alpha=0.05, weights=[1, 1, 0])

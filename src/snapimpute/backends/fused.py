@@ -55,6 +55,9 @@ MOST_LOST = 10
 BLOCK = 128
 """Factors are padded to a multiple of so many rows."""
 
+SUMMED = 15 * BLOCK
+"""Columns that a sum adds up in float32: costs may all be equal, and then rounding goes one way."""
+
 LARGE = 1 << 27
 """Cells from which on columns are cut into several pieces, not to compute with zeros; each sum of pieces is one more
 kernel to compile, about a second, which a smaller product never gives back."""
@@ -72,6 +75,10 @@ class Side:
     def widths(self) -> tuple[int, ...]:
         """Columns of the pieces."""
         return tuple(piece.shape[1] for piece in self.pieces)
+
+    def rows_of(self, start: int, stop: int) -> Side:
+        """Some whole blocks of the rows."""
+        return Side(tuple(piece[start:stop] for piece in self.pieces), stop - start)
 
     def every(self, step: int, count: int) -> Side:
         """Each ``step``-th of the rows, ``count`` in all, padded again."""
@@ -303,19 +310,22 @@ def total(left: Tensor, right: Tensor, form: Form, *, plain: bool = False) -> fl
         return math.nan
     u, v = sides(left, right, "float32", form.unit)
     size = blocks_for(sum(u.widths), 16, 2, shared=shared_of(left.device))
-    out = torch.empty(u.rows, dtype=torch.float64, device=left.device)
-    with on_device_of(left):
-        mapped_total[(u.rows // size.rows,)](
-            *_described(u, size.rows),
-            *_described(v, size.cols),
-            out,
-            _numbers(form, left.device),
-            *(*form.numbers, *[0.0] * 8)[:8],
-            v.rows // size.cols,
-            left.shape[0],
-            right.shape[0],
-            **_known(u, form, size, plain),
-        )
+    starts, lefts, numbers = range(0, v.rows, SUMMED), _described(u, size.rows), _numbers(form, left.device)
+    out = torch.empty((len(starts), u.rows), dtype=torch.float64, device=left.device)
+    for start, sums in zip(starts, out, strict=True):
+        some = v.rows_of(start, min(start + SUMMED, v.rows))
+        with on_device_of(left):
+            mapped_total[(u.rows // size.rows,)](
+                *lefts,
+                *_described(some, size.cols),
+                sums,
+                numbers,
+                *(*form.numbers, *[0.0] * 8)[:8],
+                some.rows // size.cols,
+                left.shape[0],
+                right.shape[0] - start,
+                **_known(u, form, size, plain),
+            )
     found = form.unit**2 * float(out.sum())
     if form.kind not in GAINS:
         return found
