@@ -49,11 +49,12 @@ PENALTIES = {
     "twenty composed": si.ComposedL1(TWENTY, xi=0.01),
     "twenty l0": si.L0(TWENTY, xi=0.005, weights=WEIGHTS),
     "twenty fractional": si.FractionalL0(TWENTY, xi=0.01, alpha=0.02),
+    "small and large": si.L1([0, 1, 1000], xi=0.05),
     "large": si.L1([1e5, 2e5, 4e5, 7e5], xi=3e3),
     "small": si.L0([1e-5, 2e-5, 4e-5, 7e-5], xi=2e-12),
     "small fractional": si.FractionalL0([1e-5, 2e-5, 4e-5, 7e-5], xi=3e-11, alpha=1e-12),
 }
-SIZES = {"large": 1e5, "small": 1e-5, "small fractional": 1e-5}
+SIZES = {"small and large": 0.2, "large": 1e5, "small": 1e-5, "small fractional": 1e-5}
 # bf16 is not a type of numpy's, which the interpreter computes with.
 LIMITS = {"fp16": 2e-4, "tf32": 2e-4, "float32": 1e-6} | ({"bf16": 2e-3} if GPU else {})
 JUMPING = ("l0", "weighted l0", "twenty l0", "small", "lp", "fractional, jumping", "small fractional")

@@ -100,9 +100,12 @@ def _bound_form(name: str, arguments: tuple[Any, ...]) -> Form | None:
 
 
 def _unit(symbols: Any) -> float:
-    """The power of two that values are divided by, such that they are numbers of fp16: 1 for most alphabets."""
+    """The power of two that values are divided by: 1 for most alphabets, else such that the largest is near 256.
+
+    Then cells 125 times as large are numbers of fp16, and so are small symbols beside large ones.
+    """
     largest = float(np.abs(symbols).max())
-    return 1.0 if largest == 0 or 0.25 <= largest <= 256 else 2.0 ** (math.floor(math.log2(largest)) - 2)
+    return 1.0 if largest == 0 or 0.25 <= largest <= 256 else 2.0 ** (math.floor(math.log2(largest)) - 7)
 
 
 def _near(form: Form) -> Form | None:
