@@ -1,8 +1,9 @@
 """One GPU: the fused pass checked and timed, a fit with 32 million ratings, and the reference values.
 
-    python benchmarks/gpu.py [check] [repeat] [pass] [sums] [fit] [reference] [--out DIR]
+    python benchmarks/gpu.py [check] [more] [repeat] [pass] [sums] [fit] [reference] [--out DIR]
 
-check      every map in every precision against float64, on several shapes
+check      every map that is timed in every precision against float64, on several shapes
+more       the same for the most symbols, and for maps that are read from a table with jumps
 repeat     the same product many times without a pause: the same bits
 pass       f(UVᵀ)·B and its transpose at 200,948×84,432, the shape of MovieLens-32M, beside plain products of the card
 sums       A·B and Aᵀ·C for the sparse matrix of 32 million ratings, beside the vendor's product and a copy in memory
@@ -11,16 +12,18 @@ fit        100 iterations there with 32 million synthetic ratings, alphabet 0.5.
 reference  MovieLens-100k: the errors after 1 to 150 iterations that `tests/test_reference_table.py` asks for
 
 Times are medians of several runs, measured by events of the device. Operations are counted as 2mn(r + k), whatever
-the precision computes inside.
+the precision computes inside. Parts may be run one by one: each is added to gpu.json, with where and when it was
+measured, after every row. A part that fails keeps no other from being measured. ``check`` and ``more`` compile many
+kernels: they take minutes.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +35,8 @@ import torch
 import triton
 
 import snapimpute as si
+from gpu_parts import Parts, Rows, measure
 from snapimpute.backends import forms, fused, gathers, place_named
-from snapimpute.files import write_atomically
 
 DEVICE = "cuda"
 SHAPE, RATINGS = (200_948, 84_432), 32_000_000
@@ -46,14 +49,14 @@ PENALTIES: dict[str, Any] = {
     "fractional L0": si.FractionalL0("0.5:5:0.5", xi=0.01, alpha=0.02),
 }
 UNEVEN = [0.25 * k + 0.01 * k * k for k in range(20)]
-CHECKED = PENALTIES | {
+MORE: dict[str, Any] = {
     "L1 with weights, 20 symbols": si.L1(UNEVEN, xi=0.01, weights=np.linspace(0.5, 1.5, 20)),
     "composed L1, 20 uneven symbols": si.ComposedL1(UNEVEN, xi=0.01),
     "L0 with weights, 20 symbols": si.L0(UNEVEN, xi=0.005, weights=np.linspace(0.5, 1.5, 20)),
     "fractional L0 that jumps": si.FractionalL0("1:5", xi=0.3, alpha=0.01),
     "Lp": si.Lp("1:5", xi=0.05, p=0.5),
 }
-"""What is checked, and not timed: the most symbols, and maps that are read from a table with jumps."""
+"""What is checked, and not timed."""
 SHAPES = ((3000, 2000, 64, 64), (2500, 1111, 37, 76), (1500, 1700, 140, 200), (700, 900, 256, 256), (300, 260, 5, 3))
 
 
@@ -93,12 +96,20 @@ def milliseconds(work: Callable[..., object], *given: Any, repeats: int = 7) -> 
 
 
 # ---------------------------------------------------------------- parts
-def check() -> list[dict[str, Any]]:
-    rows = []
-    for m, n, rank, width in SHAPES:
+def check() -> Iterator[Rows]:
+    yield from checked(PENALTIES, SHAPES)
+
+
+def more() -> Iterator[Rows]:
+    yield from checked(MORE, SHAPES[:2])
+
+
+def checked(penalties: dict[str, Any], shapes: tuple[tuple[int, int, int, int], ...]) -> Iterator[Rows]:
+    rows: Rows = []
+    for m, n, rank, width in shapes:
         left, right = factors(m, n, rank)
         block = torch.randn(n, width, device=DEVICE) / n**0.5
-        for name, penalty in CHECKED.items():
+        for name, penalty in penalties.items():
             part, whole = exact(penalty, left, right, block)
             form = forms.form_of(penalty.compiled_remainder(1.0))
             row: dict[str, Any] = {"shape": f"{m}×{n}, {rank} + {width}", "map": name}
@@ -110,11 +121,11 @@ def check() -> list[dict[str, Any]]:
             cost(cells)
             row["objective"] = abs(fused.total(left, right, forms.form_of(cost)) / float(cells.sum()) - 1)
             rows.append(row)
+            yield rows
     show("error against float64, relative to the whole product", rows)
-    return rows
 
 
-def repeat() -> list[dict[str, Any]]:
+def repeat() -> Iterator[Rows]:
     """Many launches without a pause between them, on shapes with few blocks: all must give the same bits."""
     rows = []
     (m, n), draw = (943, 1682), np.random.default_rng(0)
@@ -127,8 +138,8 @@ def repeat() -> list[dict[str, Any]]:
             found = [fused.product(left, right, form, block, precision) for _ in range(200)]
             kinds.append(all(torch.equal(one, found[0]) for one in found))
         rows.append({"precision": precision, "shapes": len(kinds), "launches": 200, "same bits": all(kinds)})
+        yield rows
     show("launched again and again", rows)
-    return rows
 
 
 def plain_speed(kind: torch.dtype, *, tf32: bool = False) -> float:
@@ -139,7 +150,7 @@ def plain_speed(kind: torch.dtype, *, tf32: bool = False) -> float:
     return speed
 
 
-def passes() -> list[dict[str, Any]]:
+def passes() -> Iterator[Rows]:
     m, n = SHAPE
     plain = {
         "bf16": plain_speed(torch.bfloat16),
@@ -176,12 +187,13 @@ def passes() -> list[dict[str, Any]]:
                         "error": off,
                     }
                 )
+                yield rows
         cost: Any = forms.form_of(PENALTIES["L1"].compiled_envelope(1.0))
         rows.append(
             {"map": "L1, objective", "columns": f"{rank}", "ms": milliseconds(fused.total, left, right, cost)}
         )
+        yield rows
     show(f"one pass at {m:,}×{n:,}", rows)
-    return rows
 
 
 def ratings() -> si.Observations:
@@ -210,7 +222,7 @@ def ratings() -> si.Observations:
     return si.Observations(rows.int().cpu().numpy(), cols.int().cpu().numpy(), values.double().cpu().numpy(), SHAPE)
 
 
-def sums() -> list[dict[str, Any]]:
+def sums() -> Iterator[Rows]:
     known = place_named("torch:cuda").observations(ratings().astype(np.float32))
     copied = torch.empty(1 << 28, dtype=torch.float32, device=DEVICE)
     bandwidth = 2 * 4 * copied.numel() / milliseconds(copied.clone) / 1e6
@@ -244,8 +256,8 @@ def sums() -> list[dict[str, Any]]:
                     "vendor's same bits": same(torch.matmul, theirs, block),
                 }
             )
+            yield rows
     show("sparse products", rows)
-    return rows
 
 
 def same(work: Callable[..., torch.Tensor], *given: Any) -> bool:
@@ -253,11 +265,11 @@ def same(work: Callable[..., torch.Tensor], *given: Any) -> bool:
     return all(torch.equal(first, work(*given)) for _ in range(5))
 
 
-def fit() -> list[dict[str, Any]]:
+def fit() -> Iterator[Rows]:
     known = ratings()
     problem = si.Problem(known, si.Nuclear(250.0), PENALTIES["L1"])
     place: Any = place_named("torch:cuda")
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     ways = ("mixed precision, kernels compiled on the way", "mixed precision", "float32")
     for how in ways:
         place.mixed = how != "float32"
@@ -284,6 +296,7 @@ def fit() -> list[dict[str, Any]]:
                 "certificate": float(result.history["certificate"][-1]),
             }
         )
+        yield rows
     place.mixed = True
     plan = si.forecast(problem, "ais-impute", max_rank=64, dtype="float32", rank=rows[1]["rank"])
     rows.append(
@@ -291,11 +304,11 @@ def fit() -> list[dict[str, Any]]:
     )
     rows[1]["objective off"] = abs(rows[1]["objective"] / rows[2]["objective"] - 1)
     rows[1]["same as the first"] = rows[0]["objective"] == rows[1]["objective"]
+    yield rows
     show(f"{known!r}", rows)
-    return rows
 
 
-def reference() -> list[dict[str, Any]]:
+def reference() -> Iterator[Rows]:
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
     from test_reference_table import TABLE
 
@@ -319,12 +332,12 @@ def reference() -> list[dict[str, Any]]:
         off = max(abs(found - wanted) for found, wanted in zip(at.values(), row.nmse, strict=True))
         objective = "" if row.objective is None else abs(result.objective / row.objective - 1)
         rows.append({"row": name, "largest difference": off, "objective off": objective, "rank": result.x.rank})
+        yield rows
     show("reference values, float32", rows)
-    return rows
 
 
 # ---------------------------------------------------------------- output
-def show(title: str, rows: list[dict[str, Any]]) -> None:
+def show(title: str, rows: Rows) -> None:
     print(f"\n{title}")
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[_text(row.get(name, "")) for name in names] for row in rows]
@@ -339,8 +352,9 @@ def _text(value: Any) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 1e-2 else f"{value:,.2f}" if abs(value) < 1e5 else f"{value:.9g}"
 
 
-PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+PARTS: Parts = {
     "check": check,
+    "more": more,
     "repeat": repeat,
     "pass": passes,
     "sums": sums,
@@ -356,22 +370,25 @@ def main() -> None:
         at = arguments.index("--out")
         out = Path(arguments[at + 1])
         del arguments[at : at + 2]
+    strange = [name for name in arguments if name not in PARTS]
+    if strange:
+        sys.exit(f"no part is called {strange[0]}: there are {', '.join(PARTS)}")
     if not torch.cuda.is_available():
         sys.exit("torch sees no GPU: nothing to measure")
     card = torch.cuda.get_device_properties(0)
-    found: dict[str, Any] = {
-        "command": "python benchmarks/gpu.py " + " ".join(arguments),
+    about: dict[str, Any] = {
+        "command": " ".join(["python benchmarks/gpu.py", *arguments]),
         "device": card.name,
         "memory GB": card.total_memory / 1e9,
         "torch": torch.__version__,
         "triton": triton.__version__,
         "snapimpute": si.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
     }
-    print(*(f"{name}: {value}" for name, value in found.items()), sep="\n")
-    for name in arguments or PARTS:
-        found[name] = PARTS[name]()
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "gpu.json", json.dumps(found, indent=1).encode())
+    print(*(f"{name}: {value}" for name, value in about.items()), sep="\n")
+    failed = measure(PARTS, arguments or list(PARTS), out / "gpu.json", about)
+    if failed:
+        sys.exit(f"not measured: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from gpu_parts import UNFINISHED, made
 from snapimpute.files import write_atomically
 
 HERE = Path(__file__).parent
 PAGES = HERE.parent / "docs" / "results"
 TITLES = {
     "check": "Error of every map against float64, relative to the whole product",
+    "more": "Error of maps with the most symbols, and of those that jump",
     "repeat": "The same product, launched again and again",
     "pass": "One pass at 200,948×84,432, the shape of MovieLens-32M",
     "sums": "Sparse products of 32 million ratings, beside the vendor's and a copy in memory",
@@ -68,21 +70,26 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def text(found: dict[str, Any]) -> str:
+    there = {name: found[name] for name in TITLES if name in found}
+    ways = list(dict.fromkeys(made(part) for part in there.values()))
+    alike = f"Made by {ways[0]} and `python benchmarks/gpu_page.py`; " if len(ways) == 1 else ""
     parts = [
         "# One GPU: all figures",
-        f"Made by `{found['command'].strip()}` and `python benchmarks/gpu_page.py` on one {found['device']} "
-        f"({found['memory GB']:.0f} GB) with torch {found['torch']} and triton {found['triton']}; "
-        "[what was measured](../gpu.md). Times are medians by the device's own clock.",
+        f"{alike}[what was measured](../gpu.md). Times are medians by the device's own clock, of a fit one run.",
         "![Speed of the fused pass by map and precision](gpu.png)",
     ]
-    for name, title in TITLES.items():
-        parts += [f"## {title}", table(found[name])]
+    for name, part in there.items():
+        parts += [f"## {TITLES[name]}", *([] if alike else [f"Made by {made(part)}."]), table(part["rows"])]
     return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
     found = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "results" / "gpu.json").read_text())
-    picture([row for row in found["pass"] if "precision" in row], PAGES / "gpu.png")
+    for name in found:
+        if name.endswith(UNFINISHED):
+            print(f"left out: {name}")
+    if "pass" in found:
+        picture([row for row in found["pass"]["rows"] if "precision" in row], PAGES / "gpu.png")
     write_atomically(PAGES / "gpu.md", text(found).encode())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
+import importlib
 import json
 import sys
 import weakref
@@ -499,20 +499,52 @@ def test_kernels_have_their_torch_twins() -> None:
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_pages_say_what_was_measured() -> None:
+def test_the_pages_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/gpu.md and docs/results/gpu.md have the numbers of benchmarks/results/gpu.json."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    page: Any = importlib.import_module("gpu_page")
     found = json.loads((ROOT / "benchmarks" / "results" / "gpu.json").read_text())
-    spec: Any = importlib.util.spec_from_file_location("gpu_page", ROOT / "benchmarks" / "gpu_page.py")
-    page = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(page)
     assert page.text(found) == (ROOT / "docs" / "results" / "gpu.md").read_text()
     said = (ROOT / "docs" / "gpu.md").read_text()
-    rows = [row for row in found["pass"] if row["map"] == "L1" and row["columns"] == "64 + 64"]
+    rows = [row for row in found["pass"]["rows"] if row["map"] == "L1" and row["columns"] == "64 + 64"]
     speeds = " | ".join(f"{row['TFLOP/s']:.0f}" for row in rows)
     ratios = " | ".join(f"{row['ratio']:.2g}" for row in rows)
     assert f"| one pass, rank 64, 64 columns: TFLOP/s | {speeds} |" in said
     assert f"| beside a plain product of that type | {ratios} |" in said
-    first, again, single, planned = (row["seconds"] for row in found["fit"])
-    assert f"take {again:.1f} s and {found['fit'][1]['peak GB']:.2f} GB, {first:.1f} s the first time" in said
+    first, again, single, planned = (row["seconds"] for row in found["fit"]["rows"])
+    assert f"take {again:.1f} s and {found['fit']['rows'][1]['peak GB']:.2f} GB, {first:.1f} s the first time" in said
     assert f"than float32 ({single:.1f} s" in said
     assert f"expects {round(planned, -1):,.0f} s of two CPU cores" in said
+
+
+def test_parts_are_kept_with_where_they_were_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that is run alone, fails or is stopped leaves the others as they were."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    parts: Any = importlib.import_module("gpu_parts")
+    page: Any = importlib.import_module("gpu_page")
+
+    def good() -> Any:
+        yield [{"ms": 1.0}]
+        yield [{"ms": 1.0}, {"ms": 2.0}]
+
+    def bad() -> Any:
+        yield [{"ms": 3.0}]
+        raise ValueError("no more")
+
+    path = tmp_path / "gpu.json"
+    about = {"command": "python", "device": "X", "memory GB": 8, "torch": "2", "triton": "3"}
+    every = {"check": good, "fit": bad, "sums": good}
+    assert parts.measure(every, list(every), path, {**about, "date": "one day"}) == ["fit"]
+    assert parts.measure({"fit": good}, ["fit"], path, {**about, "date": "another"}) == []
+    assert parts.measure({"sums": bad}, ["sums"], path, {**about, "date": "a third"}) == ["sums"]
+    found = json.loads(path.read_text())
+    assert {name: (part["date"], len(part["rows"])) for name, part in found.items()} == {
+        "check": ("one day", 2),
+        "sums": ("one day", 2),
+        "fit": ("another", 2),
+        "sums (unfinished)": ("a third", 1),
+    }
+    text = page.text(found)
+    assert text.count("triton 3, on one day.") == 2
+    assert text.count("triton 3, on another.") == 1
+    assert "a third" not in text
