@@ -23,7 +23,7 @@ if not GPU:
         pytest.skip("there is no GPU, and TRITON_INTERPRET=1 was not set in time", allow_module_level=True)
     torch.set_num_threads(1)
 
-from snapimpute.backends import forms, fused, gathers, place_named  # noqa: E402
+from snapimpute.backends import forms, fused, fused_operator, gathers, place_named  # noqa: E402
 from snapimpute.backends.fused_operator import FusedMapped, chosen  # noqa: E402
 from snapimpute.backends.torch_place import TorchPlace  # noqa: E402
 from snapimpute.backends.torch_tiles import TorchMapped  # noqa: E402
@@ -360,6 +360,21 @@ def test_what_is_not_finite_is_not_hidden(name: str, bad: float, place: Any) -> 
     assert not np.isfinite(found[3]).any()
     if np.isnan(bad):
         assert np.isnan(place.cell_sum(x, penalty.compiled_envelope(1.0), None)[0])
+
+
+def test_a_table_in_which_every_other_row_and_column_is_small(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that the error is measured on are not every so many-th."""
+    monkeypatch.setattr(fused_operator, "PROBED", 128)
+    left, right = factors(512, 512, 4)
+    left[::2] /= 50
+    right[::2] /= 50
+    x = LowRank(left, np.ones(4), right).orthonormalised().astype(np.float32).moved(place)
+    form: Any = forms.form_of(PENALTIES["stairs"].compiled_remainder(1.0))  # type: ignore[attr-defined]
+    exact, cheap = (FusedMapped(place, x, form, precision, 0.0) for precision in ("float32", "fp16"))
+    cheap.measure(exact, x.U, x.V)
+    off = cheap.matmat(x.V).to_host() - exact.matmat(x.V).to_host()  # type: ignore[attr-defined]
+    down = cheap.rmatmat(x.U).to_host() - exact.rmatmat(x.U).to_host()  # type: ignore[attr-defined]
+    assert cheap.error == pytest.approx(float(np.hypot(np.linalg.norm(off), np.linalg.norm(down))), rel=0.2)
 
 
 def test_all_columns_of_a_space_count_in_the_error(place: Any) -> None:

@@ -80,10 +80,10 @@ class Side:
         """Some whole blocks of the rows."""
         return Side(tuple(piece[start:stop] for piece in self.pieces), stop - start)
 
-    def every(self, step: int, count: int) -> Side:
-        """Each ``step``-th of the rows, ``count`` in all, padded again."""
-        some = [piece[::step][:count] for piece in self.pieces]
-        padded = [torch.nn.functional.pad(piece, (0, 0, 0, -count % BLOCK)).contiguous() for piece in some]
+    def at(self, index: Tensor) -> Side:
+        """Some of the rows, padded again."""
+        some = [piece[index] for piece in self.pieces]
+        padded = [torch.nn.functional.pad(piece, (0, 0, 0, -len(index) % BLOCK)).contiguous() for piece in some]
         return Side(tuple(padded), padded[0].shape[0])
 
 

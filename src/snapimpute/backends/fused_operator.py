@@ -37,6 +37,14 @@ def chosen(place: Any, factors: LowRank, form: Form, need: Need, error: float) -
     return exact
 
 
+def probed(rows: int) -> Tensor:
+    """All of a few rows, else some that are spread evenly, but not periodically: tables may be periodic."""
+    if rows < 2 * PROBED:
+        return torch.arange(rows)
+    golden = 0.5 * (math.sqrt(5) - 1)
+    return (torch.arange(PROBED, dtype=torch.float64) * golden % 1 * rows).long()
+
+
 class FusedMapped(Mapped):
     """f(X) for a low-rank X and a map that kernels know.
 
@@ -85,11 +93,10 @@ class FusedMapped(Mapped):
         total = 0.0
         for here, space in ((0, right), (1, left)):
             rows = self.shape[here]
-            step = max(rows // PROBED, 1)
-            count = -(-rows // step)
+            some = probed(rows).to(self._torch.device)
             one, two = (
-                each._product(each.sides[here].every(step, count), each.sides[1 - here], count, space)
+                each._product(each.sides[here].at(some), each.sides[1 - here], len(some), space)
                 for each in (self, exact)
             )
-            total += float((one - two).square().sum(dtype=torch.float64)) * rows / count
+            total += float((one - two).square().sum(dtype=torch.float64)) * rows / len(some)
         self._error += math.sqrt(total)
