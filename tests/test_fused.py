@@ -433,3 +433,24 @@ def test_a_shifted_alphabet_by_more_columns_of_the_factors(place: Any, monkeypat
     there = si.solve(problem, "apg", backend=f"torch:{DEVICE}", **options)
     assert ranks[0] == 2  # of the start, which is 0, only they are there
     assert there.objective == pytest.approx(here.objective, rel=1e-5)
+
+
+def test_columns_with_penalties_of_their_own(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The spaces that the error is measured in have as many rows as the table has such columns."""
+    sizes: list[tuple[int, int]] = []
+
+    def noted(place: Any, factors: LowRank, form: Any, need: Need, error: float) -> FusedMapped:
+        if need.right is not None:
+            sizes.append((factors.shape[1], need.right.shape[0]))
+        return chosen(place, factors, form, need, error)
+
+    monkeypatch.setattr("snapimpute.backends.fused_operator.chosen", noted)
+    monkeypatch.setattr("snapimpute.backends.torch_place.torch_place", lambda device=None: place)
+    known = si.datasets.low_rank_alphabet((30, 25), rank=2, alphabet="1:5", observed=0.4).observations
+    each = si.ByColumn([si.L1("1:5", xi=0.2), si.L1("1,2,4,5", xi=0.1), None], [0, 1] * 12 + [2])
+    problem = si.Problem(known, si.Nuclear(2.0), each)
+    options: dict[str, Any] = {"max_iter": 4, "tol": 0, "evaluate_every": 4, "dtype": "float32"}
+    here = si.solve(problem, "apg", **options)
+    there = si.solve(problem, "apg", backend=f"torch:{DEVICE}", **options)
+    assert there.objective == pytest.approx(here.objective, rel=1e-5)
+    assert set(sizes) == {(12, 12)}

@@ -124,6 +124,9 @@ class DiscreteTerm:
         ``size`` is its root mean square on the observed cells. Where the prox
         jumps, rounding could carry a cell over the edge.
         """
+        cols = self.parts[i].cols
+        if cols is not None and need.right is not None:
+            need = need._replace(right=need.right[cols])
         return mapped(x, rest, need=need if self.penalty.convex else EXACT)
 
     def prox_dense(self, x: Array, step: float = 1.0) -> Array:
