@@ -340,6 +340,22 @@ def test_offsets_warm_start_and_limits(backend: str) -> None:
     compare(problem, "apg", backend, 1e-10, max_iter=10, x0=some(2, scale=0.1), max_rank=4)
 
 
+@pytest.mark.parametrize("shape", [(1, 6), (6, 1), (1, 1)])
+@pytest.mark.parametrize("discrete", ["l1", None])
+def test_one_row_or_column(backend: str, shape: tuple[int, int], discrete: str | None) -> None:
+    """Their arrays may run backwards in memory, which torch does not take."""
+    table = np.resize([1.0, 5.0, 4.0, 1.0, 2.0, np.nan], shape)
+    problem = si.Problem(si.Observations.from_dense(table), si.Nuclear(0.1), DISCRETE.get(discrete or ""))
+    compare(problem, "apg", backend, 1e-10, max_iter=4)
+
+
+def test_offsets_of_another_precision(backend: str) -> None:
+    """Such as the X of a fit in float32."""
+    for wide, dtype in ((np.float32, "float64"), (np.float64, "float32")):
+        problem = si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"], LowRank.constant(SHAPE, 3.1, wide))
+        compare(problem, "niapg", backend, 1e-10 if dtype == "float64" else 1e-5, max_iter=4, dtype=dtype)
+
+
 def test_a_sampled_term(backend: str) -> None:
     known = si.datasets.low_rank_alphabet((600, 500), rank=3, alphabet="1:5", observed=0.05).observations
     problem = si.Problem(known, si.Nuclear(8.0), si.L1("1:5", xi=0.02))

@@ -117,10 +117,10 @@ class Problem:
         return self.observations.values.dtype
 
     def astype(self, dtype: DTypeLike) -> Problem:
-        """Return the problem in another precision, itself if it has that."""
-        if self.dtype == np.dtype(dtype):
-            return self
+        """Return the problem in another precision, its offsets too; itself if it has that."""
         offsets = None if self.offsets is None else self.offsets.astype(dtype)
+        if self.dtype == np.dtype(dtype) and offsets is self.offsets:
+            return self
         return replace(self, observations=self.observations.astype(dtype), offsets=offsets)
 
     def moved(self, place: Place) -> Problem:

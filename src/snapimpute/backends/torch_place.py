@@ -115,7 +115,8 @@ class TorchPlace(Place):
     # ---------------------------------------------------------------- moving
     def put(self, array: Any, side: int = ROWS) -> Any:
         """A copy of a numpy array there, whatever side it is of."""
-        return TorchArray(torch.tensor(np.ascontiguousarray(array), device=self.device), self)
+        # Copied by numpy: the single row of an array may run backwards in memory, which torch does not take.
+        return TorchArray(torch.from_numpy(np.array(array, order="C")).to(self.device), self)
 
     def full(self, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int = ROWS) -> Array:
         """An array of one value there."""
