@@ -19,7 +19,7 @@ from torch import Tensor
 from snapimpute.backends.arrays import DTYPES, TorchArray
 from snapimpute.backends.forms import COSTS, Form, form_of
 from snapimpute.backends.maps import MAPS
-from snapimpute.backends.torch_precision import all_digits
+from snapimpute.backends.torch_settings import undisturbed
 from snapimpute.backends.torch_tiles import Tiles, TorchMapped
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import LowRank, MatrixOperator, Sample
@@ -27,7 +27,7 @@ from snapimpute.operators.place import ROWS, Need, Place
 from snapimpute.operators.tiled import single_error
 from snapimpute.types import Array, CellMap
 
-with warnings.catch_warnings():  # torch says once that such tensors are young; it is said here, to nobody
+with warnings.catch_warnings(), torch.device("cpu"):  # torch says once that such tensors are young: here, to nobody
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1), (1, 1), check_invariants=False)
 
@@ -109,7 +109,7 @@ class TorchPlace(Place):
 
     def guarded(self, work: Callable[[], Any]) -> Any:
         """work(), with all digits of float32 even if the program asked torch for fewer."""
-        with all_digits():
+        with undisturbed(self.device.type):
             return work()
 
     # ---------------------------------------------------------------- moving
@@ -213,6 +213,7 @@ class TorchPlace(Place):
             indices,
             self.tensor(values).to(right.dtype),
             shape,
+            device=self.device,
             check_invariants=False,
         )
         return self.array(sparse @ right)
@@ -281,7 +282,7 @@ class TorchPlace(Place):
             if share < 1:  # the columns are what was drawn
                 variance += _spread(sums) * (1 - share)
         if tiles.band_weight > 1:  # the bands were drawn too
-            variance += (1 - 1 / tiles.band_weight) * _spread(torch.tensor(totals, dtype=torch.float64))
+            variance += (1 - 1 / tiles.band_weight) * _spread(torch.tensor(totals, dtype=torch.float64, device="cpu"))
         return math.fsum(totals), math.sqrt(variance)
 
 

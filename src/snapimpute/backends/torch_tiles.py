@@ -105,6 +105,6 @@ class TorchMapped(Mapped):
         return self._back(forward), self._back(backward)
 
     def _back(self, out: Tensor | None) -> Array:
-        wanted = DTYPES[self.dtype]
-        found: Array = self._torch.array(torch.empty(0, dtype=wanted) if out is None else out.to(wanted))
+        whole = torch.empty(0, device=self._torch.device) if out is None else out
+        found: Array = self._torch.array(whole.to(DTYPES[self.dtype]))
         return found
