@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,16 @@ def test_the_cells_of_a_table_are_moved_once(place: Place) -> None:
     del other, last, order
     gc.collect()
     assert kept() is None  # and no memory is held for a table that is gone
+
+
+def test_cells_are_moved_again_if_any_of_them_differ(place: Place) -> None:
+    """Observations that share their rows may have other columns, or another shape."""
+    known = data()
+    first = place.observations(known)
+    columns, n = replace(known, cols=known.cols[::-1].copy()), SHAPE[1] + 2
+    np.testing.assert_array_equal(to_host(place.observations(columns).cols), columns.cols)
+    assert place.observations(replace(known, shape=(SHAPE[0], n))).by_col.indptr.shape == (n + 1,)
+    assert place.observations(known).by_col.indptr.shape == first.by_col.indptr.shape
 
 
 # ---------------------------------------------------------------- maps

@@ -98,7 +98,8 @@ class TorchPlace(Place):
         self.device, self.mixed = device, mixed
         gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
         self.name = f"torch on {device}{gpu}"
-        self._cells: tuple[weakref.ref[Any] | None, tuple[Any, ...]] = (None, ())
+        self._cells: tuple[tuple[Any, ...], tuple[Any, ...]] = ((), ())
+        """Of whom the cells were moved last (rows, columns, shape), and what they have become."""
 
     def free_memory(self) -> int | None:
         """Bytes that are free on a GPU, those that torch keeps for itself included."""
@@ -133,10 +134,12 @@ class TorchPlace(Place):
 
     def observations(self, observations: Observations) -> Observations:
         """The same observations with all their arrays there; the cells that were moved last are not moved again."""
+        given = observations.rows, observations.cols
         last, cells = self._cells
-        if last is None or last() is not observations.rows:
+        same = all(one() is array for one, array in zip(last, given, strict=False))
+        if not (last and same and last[2] == observations.shape):
             cells = self._moved(observations)
-            self._cells = weakref.ref(observations.rows, self._forget), cells
+            self._cells = (*(weakref.ref(array, self._forget) for array in given), observations.shape), cells
         rows, cols, by_row, by_col = cells
         out = replace(observations, rows=rows, cols=cols, values=self.put(observations.values))
         out.__dict__.update(by_row=by_row, by_col=by_col)
@@ -144,8 +147,8 @@ class TorchPlace(Place):
 
     def _forget(self, gone: Any) -> None:
         """The table is gone: its cells need no memory there any longer."""
-        if self._cells[0] is gone:
-            self._cells = (None, ())
+        if any(one is gone for one in self._cells[0]):
+            self._cells = ((), ())
 
     def _moved(self, observations: Observations) -> tuple[Any, ...]:
         """The cells, and pointers to them by row and by column."""
