@@ -493,6 +493,17 @@ def test_a_gpu_without_triton_is_an_error(lost: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("pretended_gpu")
+def test_an_old_gpu_is_told_of_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a table is read, and by `doctor`."""
+    from snapimpute.backends import torch_place
+
+    monkeypatch.setattr(torch_place, "_check_triton", lambda device: None)
+    for device in ("cuda", None):
+        with pytest.raises(RuntimeError, match=r"old card\) is not supported: .* capability 8.0 or later"):
+            torch_place.torch_place.__wrapped__(device)
+
+
+@pytest.mark.usefixtures("pretended_gpu")
 def test_a_gpu_that_kernels_are_not_for_is_an_error() -> None:
     from snapimpute.backends.torch_place import TorchPlace
 

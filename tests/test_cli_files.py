@@ -751,6 +751,19 @@ def test_doctor(snap, monkeypatch):
     assert "1 problem(s)" in done.out
 
 
+@pytest.mark.parametrize("error", [OSError("libtorch.so: cannot open"), RuntimeError("the card is not supported")])
+def test_doctor_looks_on_where_torch_does_not_work(snap, monkeypatch, error):
+    """It is noted, and all else is looked at."""
+
+    def refuse(name):
+        raise error
+
+    monkeypatch.setattr("snapimpute.backends.place_named", refuse)
+    done = snap("doctor")
+    assert str(error) in done.out
+    assert "a small fit" in done.out
+
+
 # -------------------------------------------------------------------- manners
 def test_quiet_says_nothing(snap, wide_csv, long_csv):
     """Neither on standard output nor beside it."""

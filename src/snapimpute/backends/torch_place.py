@@ -63,7 +63,9 @@ def torch_place(device: str | None = None) -> TorchPlace:
             )
         _check_triton(wanted)
         found = torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
-    return TorchPlace(found)
+    place = TorchPlace(found)
+    place.check()
+    return place
 
 
 def _advice() -> str:
@@ -241,14 +243,20 @@ class TorchPlace(Place):
         """The module of kernels for sums over observed cells; None on a device that has none."""
         return self._kernels("gathers")
 
-    def _kernels(self, name: str) -> Any:
+    def check(self) -> None:
+        """Refuse a GPU that the kernels are not for."""
         if self.device.type != "cuda":
-            return None
+            return
         if torch.version.hip or torch.cuda.get_device_capability(self.device) < (8, 0):
             raise RuntimeError(
                 f"{self.name} is not supported: the kernels are for GPUs by NVIDIA of compute capability 8.0 or "
                 'later; use backend="torch:cpu" or "cpu"'
             )
+
+    def _kernels(self, name: str) -> Any:
+        if self.device.type != "cuda":
+            return None
+        self.check()
         return importlib.import_module(f"snapimpute.backends.{name}")
 
     def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:

@@ -114,7 +114,7 @@ def _device() -> Iterator[Finding]:
 
     try:
         yield Finding("torch", "ok", str(place_named("torch").name))  # type: ignore[union-attr]
-    except ImportError as err:
+    except (ImportError, OSError, RuntimeError) as err:  # not installed, damaged, or for another device than there is
         yield Finding("torch", "note", f"{err}")
 
 
