@@ -443,6 +443,8 @@ def test_an_unknown_backend_is_refused() -> None:
         si.solve(problem, backend="torch:gpu")
     with pytest.raises(ValueError, match=r"not supported: use .torch:cpu. or .torch:cuda."):
         si.solve(problem, backend="torch:meta")
+    with pytest.raises(ValueError, match=r"backend must be one of .*got None"):
+        si.solve(problem, backend=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="backend must be one of"):
         si.SnapImputer(alphabet="1:5", backend="jax").fit([[1, 2], [3, 4]])
 

@@ -31,7 +31,7 @@ def place_named(backend: str) -> Place | None:
     """
     if backend == "cpu":
         return None
-    kind, _, device = backend.partition(":")
+    kind, _, device = backend.partition(":") if isinstance(backend, str) else ("", "", "")
     if kind != "torch" and backend != "dask":
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
     try:
