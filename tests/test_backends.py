@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import importlib
 import json
+import pickle
 import sys
 import weakref
 from dataclasses import replace
@@ -410,6 +412,20 @@ def test_a_checkpoint_goes_on_to_the_same_bits(backend: str, sampled: bool, tmp_
     np.testing.assert_array_equal(resumed.x.U, whole.x.U)
     with pytest.raises(ValueError, match="setting backend differs"):
         si.solve(problem, "apg", max_iter=12, checkpoint=path, tol=0, alphabet_term=term)
+
+
+def test_an_iterate_kept_by_a_callback_is_a_start(backend: str, tmp_path: Any) -> None:
+    """Here as there, with a checkpoint too; only a file takes numpy's arrays alone."""
+    kept: list[LowRank] = []
+    problem = si.Problem(data(), si.Nuclear(2.0))
+    si.solve(problem, "apg", max_iter=3, tol=0, callback=lambda info: kept.append(info.x), backend=backend)
+    options: dict[str, Any] = {"max_iter": 2, "tol": 0, "backend": backend, "checkpoint": tmp_path / "run"}
+    first = si.solve(problem, "apg", x0=kept[-1], **options)
+    again = si.solve(problem, "apg", x0=kept[-1].moved(None), **options)  # the same start: the run is done
+    np.testing.assert_array_equal(first.x.U, again.x.U)
+    with pytest.raises(TypeError, match=r"moved\(None\)"):
+        pickle.dumps(kept[-1])
+    assert copy.deepcopy(kept[-1]).distance(kept[-1]) == pytest.approx(0, abs=1e-9)
 
 
 def test_an_interruption_returns_numpys_arrays(backend: str) -> None:

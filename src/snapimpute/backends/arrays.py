@@ -101,6 +101,13 @@ class TorchArray(NDArrayOperatorsMixin):
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(f"an array on {self.place.name} is not moved to numpy's memory unasked: use to_host()")
 
+    def __reduce__(self) -> Any:
+        name = self.place.name
+        raise TypeError(f"an array on {name} is not pickled: use to_host() first, or moved(None) of a matrix")
+
+    def __deepcopy__(self, memo: Any) -> TorchArray:
+        return self.copy()
+
     def _new(self, tensor: torch.Tensor) -> TorchArray:
         return TorchArray(tensor, self.place)
 

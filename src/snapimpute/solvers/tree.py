@@ -73,6 +73,8 @@ def _feed(value: Any, update: Callable[[Any], None]) -> None:
         update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     elif place_of(value) is not None and hasattr(value, "fingerprint"):
         head("elsewhere", value.fingerprint())
+    elif place_of(value) is not None and hasattr(value, "to_host"):
+        _feed(value.to_host(), update)
     elif isinstance(value, tuple | list):
         head("sequence", str(len(value)))
         for item in value:
