@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,3 +100,20 @@ def test_what_a_program_asks_of_torch_changes_nothing(asked: str, dtype: Any, te
     np.testing.assert_array_equal(result.x.U, plain.x.U)
     np.testing.assert_array_equal(result.history["objective"], plain.history["objective"])
     np.testing.assert_array_equal(seen[2:], seen[:2])
+
+
+ALL_ASKED = """
+import torch
+torch.set_warn_always(True)
+torch.set_default_device("meta")
+import snapimpute as si
+problem = si.Problem(si.Observations.from_dense([[1, None], [2, 3]]), si.Nuclear(0.1))
+print(si.solve(problem, "apg", max_iter=1, backend="torch:cpu").n_iter, torch.is_warn_always_enabled())
+"""
+
+
+def test_what_was_asked_before_the_backend_is_loaded() -> None:
+    """The one warning that is kept back then, that sparse tensors are young, does not come later."""
+    command = [sys.executable, "-W", "error", "-c", ALL_ASKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.stdout == "1 True\n", done.stderr

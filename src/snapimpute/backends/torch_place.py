@@ -27,7 +27,8 @@ from snapimpute.operators.place import ROWS, Need, Place
 from snapimpute.operators.tiled import single_error
 from snapimpute.types import Array, CellMap
 
-with warnings.catch_warnings(), torch.device("cpu"):  # torch says once that such tensors are young: here, to nobody
+# Torch says once that such tensors are young; it is said here, to nobody.
+with warnings.catch_warnings(), undisturbed("cpu"), torch.device("cpu"):
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1), (1, 1), check_invariants=False)
 

@@ -117,7 +117,10 @@ BASE_KEYS = ("iteration", "seconds", "objective", "fit", "spectral", "discrete",
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """What a callback sees after each iteration; `record` adds its own columns to the history."""
+    """What a callback sees after each iteration; `record` adds its own columns to the history.
+
+    ``x`` lives where the solver computes; ``x.moved(None)`` is a copy in numpy's memory, if that is elsewhere.
+    """
 
     iteration: int
     x: LowRank
