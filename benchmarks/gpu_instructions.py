@@ -24,10 +24,11 @@ import torch
 import triton
 from ptx.launch import Kernel, OnNumpy
 
-from gpu import CHECKED, show
+from gpu import MORE, PENALTIES, show
 from snapimpute.backends import forms, fused
 from snapimpute.files import write_atomically
 
+CHECKED = PENALTIES | MORE
 SHAPES = {
     (200, 150, 64, 64): list(CHECKED),
     (130, 200, 37, 76): ["L1", "fractional L0 that jumps"],
@@ -108,6 +109,7 @@ def main() -> None:
     out = Path(sys.argv[sys.argv.index("--out") + 1]) if "--out" in sys.argv else Path(__file__).parent / "results"
     fused.LARGE = 0  # pieces as large products have them
     fused._parts = lambda tiles, device: 2  # and parts, as a GPU has them
+    fused.SUMMED = fused.BLOCK  # of a sum, too
     ways = Ways()
     rows = []
     if quick:

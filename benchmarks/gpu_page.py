@@ -83,6 +83,18 @@ def text(found: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def instructions(found: dict[str, Any]) -> str:
+    """The section on `benchmarks/gpu_instructions.py`."""
+    parts = [
+        "## The same without a GPU, instruction by instruction",
+        f"Made by `{found['command']}`: {found['kernels']} kernels compiled for {found['target']} by triton "
+        f"{found['triton']}, with up to {found['most shared memory']:,} bytes of shared memory; "
+        "[what that is](../gpu.md#checked-without-a-gpu).",
+        table(found["rows"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 def main() -> None:
     found = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "results" / "gpu.json").read_text())
     for name in found:
@@ -90,7 +102,8 @@ def main() -> None:
             print(f"left out: {name}")
     if "pass" in found:
         picture([row for row in found["pass"]["rows"] if "precision" in row], PAGES / "gpu.png")
-    write_atomically(PAGES / "gpu.md", text(found).encode())
+    one_by_one = json.loads((HERE / "results" / "gpu_instructions.json").read_text())
+    write_atomically(PAGES / "gpu.md", f"{text(found)}\n{instructions(one_by_one)}".encode())
 
 
 if __name__ == "__main__":
