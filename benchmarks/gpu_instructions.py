@@ -38,11 +38,7 @@ SHAPES = {
 }
 """Rows, columns, rank and width, and the maps that are tried on them."""
 
-QUICK = {
-    "L1": ("bf16", "fp16", "float32"),
-    "L1 with weights": ("tf32",),
-    "fractional L0 that jumps": ("fp16", "tf32"),
-}
+QUICK = {"L1": ("bf16", "float32"), "L1 with weights": ("tf32",), "fractional L0 that jumps": ("fp16",)}
 KERNELS = fused.mapped_product, fused.mapped_total
 
 

@@ -1,6 +1,6 @@
-"""The page of `benchmarks/gpu.py`: its tables in Markdown and a picture, from the JSON it left; needs no GPU.
+"""The page of `gpu.py` and `gpu_instructions.py`: tables in Markdown and a picture, from the JSON they left.
 
-    python benchmarks/gpu_page.py [results/gpu.json]
+    python benchmarks/gpu_page.py [results]
 
 writes docs/results/gpu.md and docs/results/gpu.png.
 """
@@ -95,15 +95,21 @@ def instructions(found: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def whole(results: Path) -> str:
+    """The page of both benchmarks."""
+    measured, computed = (json.loads((results / f"{name}.json").read_text()) for name in ("gpu", "gpu_instructions"))
+    return f"{text(measured)}\n{instructions(computed)}"
+
+
 def main() -> None:
-    found = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "results" / "gpu.json").read_text())
+    results = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
+    found = json.loads((results / "gpu.json").read_text())
     for name in found:
         if name.endswith(UNFINISHED):
             print(f"left out: {name}")
     if "pass" in found:
         picture([row for row in found["pass"]["rows"] if "precision" in row], PAGES / "gpu.png")
-    one_by_one = json.loads((HERE / "results" / "gpu_instructions.json").read_text())
-    write_atomically(PAGES / "gpu.md", f"{text(found)}\n{instructions(one_by_one)}".encode())
+    write_atomically(PAGES / "gpu.md", whole(results).encode())
 
 
 if __name__ == "__main__":
