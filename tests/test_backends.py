@@ -521,6 +521,23 @@ def test_an_old_gpu_is_told_of_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             torch_place.torch_place.__wrapped__(device)
 
 
+@pytest.mark.parametrize("where", ["sparse", "observations"])
+def test_memory_that_does_not_suffice_is_an_error_in_words(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the way, and as the data are moved."""
+    from snapimpute.backends.torch_place import TorchPlace
+
+    def full(*given: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    monkeypatch.setattr(TorchPlace, where, full)
+    monkeypatch.setattr(TorchPlace, "free_memory", lambda place: 3 << 30)
+    problem = si.Problem(si.datasets.low_rank_alphabet((20, 15), 2).observations, si.Nuclear(2.0))
+    with pytest.raises(
+        MemoryError, match=r"has too little memory, of which 3.0 GiB are free\. What helps: a smaller max_"
+    ):
+        si.solve(problem, "apg", backend="torch:cpu")
+
+
 @pytest.mark.usefixtures("pretended_gpu")
 def test_a_gpu_that_kernels_are_not_for_is_an_error() -> None:
     from snapimpute.backends.torch_place import TorchPlace

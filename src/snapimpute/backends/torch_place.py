@@ -21,6 +21,7 @@ from snapimpute.backends.forms import COSTS, Form, form_of
 from snapimpute.backends.maps import MAPS
 from snapimpute.backends.torch_settings import undisturbed
 from snapimpute.backends.torch_tiles import Tiles, TorchMapped
+from snapimpute.machine import in_words
 from snapimpute.observations import Compressed, Observations
 from snapimpute.operators import LowRank, MatrixOperator, Sample
 from snapimpute.operators.place import ROWS, Need, Place
@@ -112,9 +113,23 @@ class TorchPlace(Place):
         return int(torch.cuda.mem_get_info(self.device)[0]) + kept
 
     def guarded(self, work: Callable[[], Any]) -> Any:
-        """work(), with all digits of float32 even if the program asked torch for fewer."""
-        with undisturbed(self.device.type):
-            return work()
+        """work(), with all digits of float32 even if the program asked torch for fewer.
+
+        Raises
+        ------
+        MemoryError
+            If the memory of a GPU does not suffice.
+        """
+        try:
+            with undisturbed(self.device.type):
+                return work()
+        except torch.OutOfMemoryError as err:
+            free = self.free_memory()
+            left = "" if free is None else f", of which {in_words(free)} are free"
+            raise MemoryError(
+                f"{self.name} has too little memory{left}. "
+                'What helps: a smaller max_rank, dtype="float32", nothing else on that device, or backend="cpu"'
+            ) from err
 
     # ---------------------------------------------------------------- moving
     def put(self, array: Any, side: int = ROWS) -> Any:

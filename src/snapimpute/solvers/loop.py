@@ -156,7 +156,7 @@ def solve(
     if checkpoint is not None:
         all_else = fixed | {"x0": x0, "evaluate_every": evaluate_every}
         keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, all_else, place)
-    there = problem if place is None else problem.moved(place)
+    there = problem if place is None else place.guarded(lambda: problem.moved(place))
     run = _Run(there, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)), keeper)
     status = run.loop(start.moved(place), max_iter, tol)
     if place is not None:
