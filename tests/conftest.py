@@ -6,7 +6,6 @@ several of them, for the cross product.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import warnings
 from collections.abc import Callable
@@ -122,21 +121,6 @@ TOYS = [
     _toy("one column with biases", (5, 1), 0.5, [1, 2, 3], biased=True),
     _toy("one cell", (1, 1), 1.0, [3]),
 ]
-
-
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Modules of a backend whose library is not installed have no examples to run."""
-    if collection_path.parent.name != "backends":
-        return None
-    needs = {("arrays", "maps", "torch"): ["torch"], ("fused", "gather"): ["torch", "triton"]}
-    lost = [
-        library
-        for names, libraries in needs.items()
-        if collection_path.name.startswith(names)
-        for library in libraries
-        if importlib.util.find_spec(library) is None
-    ]
-    return True if lost else None
 
 
 @pytest.fixture(scope="session", params=SPECTRAL, ids=repr)

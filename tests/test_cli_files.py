@@ -148,7 +148,7 @@ def get(path: str, *, named: bool = True) -> Any:
     if suffix == ".npy":
         return np.load(path)
     if suffix == ".mtx":
-        return np.asarray(mmread(path))
+        return np.asarray(mmread(path, spmatrix=False))
     return frame(path, named=named).select(pl.selectors.numeric()).to_numpy()
 
 

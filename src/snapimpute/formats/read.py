@@ -249,7 +249,7 @@ def _matrix_market(data: bytes) -> Any:
     from scipy.io import mmread
 
     # Without the end of the last line scipy reads on behind the file, and takes Python down with it.
-    return mmread(io.BytesIO(data if data.endswith(b"\n") else data + b"\n"))
+    return mmread(io.BytesIO(data if data.endswith(b"\n") else data + b"\n"), spmatrix=False)
 
 
 def _numpy(data: bytes) -> Any:

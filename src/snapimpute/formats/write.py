@@ -137,11 +137,16 @@ def write_frame(frame: pl.DataFrame, path: str, kind: str, *, header: bool = Tru
 
 def _excel(frame: pl.DataFrame) -> bytes:
     check_sheet(frame.height, frame.width)
-    buffer = io.BytesIO()
     try:
-        frame.write_excel(buffer)
+        from xlsxwriter import Workbook
     except ImportError:
         raise ValueError('Excel files need one more package: pip install "snapimpute[excel]"') from None
+    # As polars would make it, but without temporary files, which a full disk would not take.
+    options = {"in_memory": True, "nan_inf_to_errors": True, "strings_to_formulas": False}
+    buffer = io.BytesIO()
+    book = Workbook(buffer, {**options, "default_date_format": "yyyy-mm-dd;@"})
+    frame.write_excel(book)
+    book.close()
     return buffer.getvalue()
 
 
@@ -209,12 +214,15 @@ def write_array(X: Any, path: str, kind: str) -> None:
             from scipy.io import mmwrite
 
             mmwrite(file, X)
-        elif path.lower().endswith(".npy"):
-            buffer = io.BytesIO()  # numpy writes to a file past Python, and does not notice if the disk is full
-            np.save(buffer, X)
-            file.write(buffer.getvalue())
         else:
-            np.savez_compressed(file, X=X)
+            # Numpy writes to a file past Python, and does not notice if the disk is full; an archive that cannot be
+            # ended says so once more when Python ends.
+            buffer = io.BytesIO()
+            if path.lower().endswith(".npy"):
+                np.save(buffer, X)
+            else:
+                np.savez_compressed(buffer, X=X)
+            file.write(buffer.getbuffer())
 
 
 def in_plain_words(err: OSError) -> str:
