@@ -398,6 +398,25 @@ def test_workers_may_die() -> None:
     np.testing.assert_allclose(there.x.to_dense(), here.x.to_dense(), atol=1e-10)
 
 
+def test_a_worker_that_cannot_connect_tries_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it may happen where a scheduler is busy: a copy is handed over by the second try."""
+    calls: list[int] = []
+    connect = tasks.get_client
+
+    def busy() -> Any:
+        calls.append(1)
+        assert len(calls) > 1
+        return connect()
+
+    monkeypatch.setattr(tasks, "get_client", busy)
+    monkeypatch.setattr(tasks, "SECURING", 1e9)
+    problem = si.Problem(data(), si.Nuclear(4.0))
+    there = si.solve(problem, "apg", max_iter=3, tol=0, backend="dask")
+    here = si.solve(problem, "apg", max_iter=3, tol=0)
+    assert len(calls) > 2
+    np.testing.assert_allclose(there.objective, here.objective, rtol=1e-12)
+
+
 def test_tables_of_one_cluster_do_not_know_of_each_other(client: Any, tmp_path: Any) -> None:
     """Another table has other blocks."""
     for name, share in (("one", 0.4), ("other", 0.2)):

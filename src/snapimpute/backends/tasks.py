@@ -326,8 +326,10 @@ class Tasks:
         On another worker, should one die in this moment: it would be waited for, else.
         """
         names = [f"snapimpute-{uuid.uuid4().hex}" for _ in futures]
+        # Again, since on a busy scheduler a worker may fail to connect, which is no fault of the task.
+        surely: dict[str, Any] = {"allow_other_workers": True, "pure": False, "retries": 2}
         tasks = [
-            self.client.submit(_handed_over, future, name, workers=[worker], allow_other_workers=True, pure=False)
+            self.client.submit(_handed_over, future, name, workers=[worker], **surely)
             for future, name, worker in zip(futures, names, workers, strict=True)
         ]
         self.here(tasks)
