@@ -3,12 +3,14 @@
     python benchmarks/gpu_instructions.py [--quick] [--out DIR]
 
 Every map in every precision against float64, as `benchmarks/gpu.py check` does on a GPU, on shapes that such a
-computation can bear; twice, with copies and products in the two orders that are the worst for a kernel. An address
-outside of the memory that a kernel was given ends it. ``--quick`` takes a few maps and one shape.
+computation can bear; twice, with copies and products in the two orders that are the worst for a kernel. Then the sums
+over observed cells. An address outside of the memory that a kernel was given ends it. ``--quick`` takes a few maps
+and one shape.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -25,7 +27,7 @@ import triton
 from ptx.launch import Kernel, OnNumpy
 
 from gpu import MORE, PENALTIES, show
-from snapimpute.backends import forms, fused
+from snapimpute.backends import forms, fused, gathers, place_named
 from snapimpute.files import write_atomically
 
 CHECKED = PENALTIES | MORE
@@ -99,6 +101,31 @@ def errors(
     return row
 
 
+def sums(made: Any, quick: bool) -> list[dict[str, Any]]:
+    """Sums over the entries of lanes (empty, short, of one piece, of several), and entries of a low-rank matrix."""
+    gathers.summed_lanes = OnNumpy(gathers.summed_lanes, made=made)  # type: ignore[assignment]
+    gathers.sampled_product = OnNumpy(gathers.sampled_product, made=made)  # type: ignore[assignment]
+    rng, rows = np.random.default_rng(0), []
+    pointers = np.cumsum([0, 5, 1300, 0, gathers.LONGEST, 1, gathers.LONGEST + 1])
+    indices, values = rng.integers(0, 40, pointers[-1]).astype(np.int32), rng.standard_normal(pointers[-1])
+    at = rng.integers(0, 40, (2, 150)).astype(np.int32)
+    for kind in (torch.float32,) if quick else (torch.float32, torch.float64):
+        where, weights = torch.tensor(indices), torch.tensor(values, dtype=kind)
+        lanes = gathers.Lanes(place_named("torch:cpu").array(torch.tensor(pointers)), where, None)  # type: ignore[union-attr]
+        for width in (20,) if quick else (1, 20, 150):
+            block = torch.tensor(rng.standard_normal((40, width)), dtype=kind)
+            found = gathers.lane_sums(lanes.pieces, where, weights, block).double().numpy()
+            each = itertools.pairwise(pointers)
+            wanted = np.array([weights[a:z].double().numpy() @ block.double().numpy()[indices[a:z]] for a, z in each])
+            got = gathers.entries(block, block, *torch.tensor(at)).double().numpy()
+            there = (block.double().numpy()[at[0]] * block.double().numpy()[at[1]]).sum(axis=1)
+            row: dict[str, Any] = {"columns": width, "type": str(kind).removeprefix("torch.")}
+            row["sums off"] = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+            row["entries off"] = float(np.linalg.norm(got - there) / np.linalg.norm(there))
+            rows.append(row)
+    return rows
+
+
 def main() -> None:
     """Compute, print, and write the rows."""
     quick = "--quick" in sys.argv
@@ -115,16 +142,20 @@ def main() -> None:
     else:
         for shape, names in SHAPES.items():
             rows += [errors(ways, shape, name, fused.PRECISIONS, True) for name in names]
+    fused_ones = len(ways.made)
     found = {
         "command": " ".join(["python benchmarks/gpu_instructions.py", *sys.argv[1:]]),
         "target": "an H200 (sm_90a)",
         "triton": triton.__version__,
-        "kernels": len(ways.made),
+        "kernels": fused_ones,
         "most shared memory": max(kernel.shared for kernel in ways.made),
         "kernels with products of the tensor cores": sum("wgmma.mma_async" in kernel.text for kernel in ways.made),
         "rows": rows,
+        "sums": sums(ways.made.append, quick),
+        "kernels of sums": len(ways.made) - fused_ones,
     }
     show(f"errors of {found['kernels']} kernels against float64, relative to the whole product", rows)
+    show(f"sums over observed cells, {found['kernels of sums']} kernels", found["sums"])
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "gpu_instructions.json", json.dumps(found, indent=1).encode())
 

@@ -91,6 +91,9 @@ def instructions(found: dict[str, Any]) -> str:
         f"{found['triton']}, with up to {found['most shared memory']:,} bytes of shared memory; "
         "[what that is](../gpu.md#checked-without-a-gpu).",
         table(found["rows"]),
+        f"Sums over observed cells, and entries of a low-rank matrix, by {found['kernels of sums']} kernels, "
+        "relative to float64:",
+        table(found["sums"]),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -45,6 +45,12 @@ def test_compiled_kernels_give_what_float64_gives(found: Any) -> None:
     assert {precision for row in found["rows"] for precision in row} >= set(LIMITS)
 
 
+def test_sums_over_observed_cells(found: Any) -> None:
+    (row,) = found["sums"]
+    assert max(row["sums off"], row["entries off"]) < 1e-6
+    assert found["kernels of sums"] == 3  # of entries, of pieces, and of low rank
+
+
 def test_copies_and_products_may_take_their_time(found: Any) -> None:
     """The same bits whether copies are early and products late, or the other way round."""
     assert all(row["same in both orders"] for row in found["rows"])

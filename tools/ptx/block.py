@@ -176,7 +176,11 @@ class Block:
             return self._moved(operands[0], width)
         if what == "bfe":
             value, start, length = (self.bits(one, width) for one in operands)
-            return (value >> start) & ((np.ones_like(value) << length) - 1)
+            field, sign = (
+                (value >> start) & ((np.ones_like(value) << length) - 1),
+                np.ones_like(value) << (length - 1),
+            )
+            return (field ^ sign) - sign if kind[0] == "s" else field
         if what in ("shl", "shr"):
             value, by = self._numbers(operands[0], kind), self.bits(operands[1], "32")
             if (by >= int(width)).any():
