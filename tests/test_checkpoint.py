@@ -546,14 +546,16 @@ def test_folder_is_refused(tmp_path):
     refused(Checkpoint(tmp_path).begin(build(), APG(), {}), "it is not a file")
 
 
-@pytest.mark.parametrize(("key", "value"), [("version", 2), ("version", None), ("snapimpute", "0.0.9")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("version", 1), ("version", 3), ("version", None), ("snapimpute", "0.0.9")]
+)
 def test_other_versions(key, value, tmp_path):
     """A file of another format or another version of the package is refused, and both are named."""
     keeper, _ = some_run(tmp_path / "a")
     rewritten(keeper.path, lambda document: document.update({key: value}))
-    found = {"version": 1, "snapimpute": si.__version__, key: value}
+    found = {"version": 2, "snapimpute": si.__version__, key: value}
     words = f"written in format {found['version']} of snapimpute {found['snapimpute']}, "
-    refused(keeper, words, f"this is format 1 of snapimpute {si.__version__}")
+    refused(keeper, words, f"this is format 2 of snapimpute {si.__version__}")
 
 
 @pytest.mark.parametrize("name", ["os.system", "builtins.eval", "subprocess.Popen", "snapimpute.problem.Problem"])
@@ -563,8 +565,8 @@ def test_unknown_classes_are_never_called(name, tmp_path):
 
     def change(document: dict[str, Any]) -> None:
         text = json.dumps(document["tree"])
-        assert "snapimpute.penalties.spectral.Nuclear" in text
-        document["tree"] = json.loads(text.replace("snapimpute.penalties.spectral.Nuclear", name))
+        assert "penalty nuclear" in text
+        document["tree"] = json.loads(text.replace("penalty nuclear", name))
 
     rewritten(keeper.path, change)
     refused(keeper, f"the class {name} is not one that such files hold")
@@ -582,8 +584,10 @@ def test_unknown_classes_are_never_called(name, tmp_path):
         ["array", "999", "<f8", [2], [8], True],
         ["array", "0", "|O8", [2], [8], True],
         ["array", "0", "<f8", [10**9], [8], True],
-        ["object", "snapimpute.operators.lowrank.LowRank", [1, 2]],
-        ["object", "snapimpute.penalties.spectral.Nuclear", [-1.0]],
+        ["object", "low-rank matrix", [1, 2]],
+        ["object", "low-rank matrix", {"U": 1}],
+        ["object", "penalty nuclear", {"lam": -1.0}],
+        ["object", "penalty nuclear", {"lam": 1.0, "name": "l1"}],
         [],
     ],
     ids=str,

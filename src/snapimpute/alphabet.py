@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.files import stored
+
 MAX_SYMBOLS = 10_000
 _SHOWN = 20  # longer alphabets are abbreviated in messages
 _HELP = (
@@ -20,6 +22,7 @@ _HELP = (
 )
 
 
+@stored("alphabet", "symbols", "labels")
 @dataclass(frozen=True, eq=False)
 class Alphabet:
     """A sorted set of distinct finite numbers, with any spacing; the numbers may stand for labels.

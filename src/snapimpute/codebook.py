@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.files import stored
 from snapimpute.types import Array
 
 MOST_LEVELS = 20
@@ -50,6 +51,7 @@ class Group(NamedTuple):
     cols: NDArray[np.intp]
 
 
+@stored("column schema", "kinds", "which")
 @dataclass(frozen=True, eq=False)
 class Codebook:
     """For each column of a table what its cells can hold.

@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.codebook import Codebook
+from snapimpute.files import stored
 from snapimpute.observations import Observations
 from snapimpute.types import Array
 
@@ -68,6 +69,7 @@ def decided(probabilities: Array, symbols: Array, decide: Decide) -> NDArray[np.
     return which
 
 
+@stored("symbol log-odds", "tables")
 @dataclass(frozen=True, eq=False)
 class Habits:
     """How often each lane, a row or a column, has each symbol, relative to what is usual: log of damped shares.
@@ -114,6 +116,7 @@ def counted(
     return out
 
 
+@stored("calibration", "alphabet", "middle", "spread", "weights", "habits")
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """Probabilities of the symbols of one alphabet; see the head of the module.
@@ -216,6 +219,7 @@ class Calibration:
         return p
 
 
+@stored("symbol rule", "book", "decide", "calibrations", "usual", "cols", "min_confidence")
 @dataclass(frozen=True, eq=False)
 class Decider:
     """Decides the symbols of cells by their estimates, in the units of the data.

@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Files: stable names of the classes that stand in them, and writing so that nobody ever sees half of one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,58 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+# ---------------------------------------------------------------- names in files
+class FileForm(NamedTuple):
+    """Name and fields of a class in files; ``counted`` are the fields that tell one object from another."""
+
+    name: str
+    fields: tuple[str, ...]
+    counted: tuple[str, ...]
+
+
+def stored(name: str, *fields: str, counted: tuple[str, ...] | None = None) -> Callable[[type[T]], type[T]]:
+    """Declare the name and the fields of a class in files, where they outlive every rename and move of the class.
+
+    Each field is an attribute and an argument of the constructor. Subclasses do not inherit the declaration.
+
+    Examples
+    --------
+    >>> @stored("point", "x", "y")
+    ... class Point: ...
+    >>> file_form(Point)
+    FileForm(name='point', fields=('x', 'y'), counted=('x', 'y'))
+    """
+
+    def declare(kind: type[T]) -> type[T]:
+        setattr(kind, _FORM, FileForm(name, fields, fields if counted is None else counted))
+        return kind
+
+    return declare
+
+
+_FORM = "_file_form"
+
+
+def file_form(kind: type) -> FileForm | None:
+    """Return the declaration of a class itself; None if it has none."""
+    return vars(kind).get(_FORM)
+
+
+def fields_of(kind: type) -> tuple[str, ...]:
+    """Return the declared fields of a class, for subclasses that add to them."""
+    form = file_form(kind)
+    return () if form is None else form.fields
+
+
+# ---------------------------------------------------------------- writing
 
 
 def write_atomically(path: Path, data: bytes | memoryview, *, durable: bool = False) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from snapimpute.files import stored
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.operators.kernels import lanes_solve
@@ -38,6 +39,7 @@ LANES = 256
 """Rows solved for by a thread at once."""
 
 
+@stored("offset model", "center", "mean", "col_biases", "damping", "cold")
 @dataclass(frozen=True, eq=False)
 class Base:
     """What the offsets are made of, so that they can be had for other rows: μ, the biases of columns, the damping.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logsumexp
 
+from snapimpute.files import stored
 from snapimpute.types import Array
 
 
@@ -31,6 +32,7 @@ class Loss(ABC):
         return self.value(x, targets) - self.value(y, targets) - float(self.gradient(y, targets) @ (x - y))
 
 
+@stored("loss least-squares")
 @dataclass(frozen=True)
 class Squares(Loss):
     """½ Σ (x − o)²: the fit of the paper."""
@@ -48,6 +50,7 @@ class Squares(Loss):
         return 0.5 * float(np.sum((x - y) ** 2))
 
 
+@stored("loss multinomial", "symbols")
 @dataclass(frozen=True)
 class Multinomial(Loss):
     """−log-likelihood of symbols whose log-odds against the last symbol are the entries, times 4 (K = 2) or 2.
@@ -91,6 +94,7 @@ class Multinomial(Loss):
         return self.scale * (self.probabilities(x)[:-1].ravel() - targets)
 
 
+@stored("loss thresholds", "thresholds")
 @dataclass(frozen=True, eq=False)
 class Thresholds(Loss):
     """Σ_k log(1 + exp(∓(x − θ_k))), scaled: the entry should lie on the right side of every threshold.

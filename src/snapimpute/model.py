@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from snapimpute.codebook import Codebook
 from snapimpute.decide import Decider, Habits
+from snapimpute.files import stored
 from snapimpute.foldin import Base, fold_in, shrinkage
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
@@ -23,6 +24,7 @@ from snapimpute.tables import BLOCK_CELLS, Cells
 from snapimpute.types import Array
 
 
+@stored("model", "codebook", "scale", "x", "base", "shown", "offsets", "discrete", "shrink", "decider", "habits")
 @dataclass(frozen=True, eq=False)
 class Model:
     """A low-rank matrix, offsets, the units of the columns, and how symbols are decided.

@@ -1,8 +1,9 @@
 """Models in files: safetensors for the numbers, JSON for the rest, no code in either.
 
 The JSON part is a tree (`solvers.tree`) of numbers, text and objects of the
-classes named here. A file says its format and version; newer versions, other
-files and damaged ones are refused with one clear error.
+classes listed here, each under the name and the fields that `files.stored`
+declares. A file says its format and version; other versions, other files and
+damaged ones are refused with one clear error.
 """
 
 from __future__ import annotations
@@ -19,33 +20,28 @@ import safetensors
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from snapimpute import decide, foldin, model, penalties, tuning
+from snapimpute import decide, foldin, model, tuning
 from snapimpute.alphabet import Alphabet
 from snapimpute.codebook import Codebook
 from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
-from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
 from snapimpute.plan import Plan
 from snapimpute.recipe import Recipe
 from snapimpute.solvers import SOLVERS, Status
 from snapimpute.solvers.checkpoint import checksum
-from snapimpute.solvers.tree import Decoder, Encoder, name_of
+from snapimpute.solvers.tree import Decoder, Encoder, Known, known_by_name
 
-FORMAT, VERSION = "snapimpute model", 1
+FORMAT, VERSION = "snapimpute model", 2
 
 
-def _known() -> dict[str, type]:
+def _known() -> Known:
     """The classes that a file may hold, by name."""
     kinds: list[type] = [Alphabet, Codebook, Observations, LowRank, Plan, Recipe, Status, *SOLVERS.values()]
     kinds += [decide.Calibration, decide.Decider, decide.Habits, foldin.Base, model.Model]
     kinds += [tuning.Candidate, tuning.Choice, tuning.HeldOut, tuning.Verdict]
-    kinds += [
-        kind
-        for kind in vars(penalties).values()
-        if isinstance(kind, type) and issubclass(kind, DiscretePenalty | SpectralPenalty)
-    ]
-    return {name_of(kind): kind for kind in kinds}
+    return known_by_name([*kinds, *SPECTRAL.values(), *DISCRETE.values(), ByColumn, Ridge])
 
 
 def write_model(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
@@ -76,7 +72,7 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If the file is not a model, is damaged, or is of a newer version.
+        If the file is not a model, is damaged, or is of another version.
     """
     where = Path(path)
     data = where.read_bytes()
@@ -93,9 +89,12 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{where} is a safetensors file, but no model of snapimpute: its format is {head.get('format')!r}"
         )
     version = head.get("version", "")
-    if not version.isdecimal() or int(version) > VERSION:
+    if version != str(VERSION):
+        old = version.isdecimal() and int(version) < VERSION
+        advice = "fit the model again and save it" if old else "update snapimpute"
         raise ValueError(
-            f"{where} has version {version!r} of the format, this snapimpute knows up to {VERSION}: update snapimpute"
+            f"{where} is written in version {version!r} of the model format, and this snapimpute reads version "
+            f"{VERSION}: {advice}"
         )
     tree = head.get("tree", "")
     if head.get("sha256") != checksum(tree, tensors):

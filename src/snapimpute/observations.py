@@ -26,6 +26,7 @@ from snapimpute.checks import (
     on_symbols,
     refuse,
 )
+from snapimpute.files import stored
 
 Index = NDArray[np.int32]
 
@@ -38,6 +39,16 @@ class Compressed(NamedTuple):
     order: NDArray[np.int32] | NDArray[np.int64] | None  # position in `values`, None if the same
 
 
+@stored(
+    "observations",
+    "rows",
+    "cols",
+    "values",
+    "shape",
+    "row_labels",
+    "col_labels",
+    counted=("rows", "cols", "values", "shape"),
+)
 @dataclass(frozen=True, eq=False)
 class Observations:
     """The observed cells Ω of an m×n matrix and their values, sorted by row, then column.

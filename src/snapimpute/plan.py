@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.codebook import Codebook
+from snapimpute.files import stored
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.recipe import Center, Recipe, Weights, best_damping
@@ -25,6 +26,7 @@ UNTUNED_LAM = 8
 """Place in the grid of the λ that is taken then, about a fiftieth of the largest that matters."""
 
 
+@stored("tuned specification", "recipe", "lam", "xi", "choice")
 @dataclass(frozen=True)
 class Plan:
     """A recipe with its strengths, and what was tried to find them (None if nothing had to be)."""

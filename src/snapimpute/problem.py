@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from snapimpute.discreteness import DiscreteTerm, Total
+from snapimpute.files import stored
 from snapimpute.losses import Loss, Squares
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, MatrixOperator, Scaled, Sum, sparse
@@ -34,6 +35,7 @@ ObjectiveName = Literal["E", "P", "C"]
 """(E), (P), or a constrained problem in which the fit does not count."""
 
 
+@stored("objective terms", "fit", "spectral", "discrete", "constrained")
 @dataclass(frozen=True)
 class Terms:
     """The three terms of an objective at one point; under a constraint the fit only tells how far it is kept."""

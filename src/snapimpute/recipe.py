@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from snapimpute.alphabet import Alphabet
 from snapimpute.baselines import ConstantMean, DampedBiases, alternated
 from snapimpute.codebook import Codebook
+from snapimpute.files import stored
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.operators.place import COLUMNS, ROWS, place_of
@@ -102,6 +103,7 @@ def smallest_gap(alphabet: Alphabet) -> float:
     return float(gaps.min()) if gaps.size else 1.0
 
 
+@stored("model specification", "alphabet", "spectral", "discrete", "center", "weights", "damping", "theta")
 @dataclass(frozen=True, eq=False)
 class Recipe:
     """How to model a table, up to the strengths that are chosen on its data.

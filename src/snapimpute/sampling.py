@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from snapimpute.discreteness import DiscreteTerm, Total, moments
+from snapimpute.files import stored
 from snapimpute.operators import LowRank, MatrixOperator, Sample, Scaled, Sum, mapped, sampled_sum
 from snapimpute.operators.place import Need
 from snapimpute.penalties import CellPenalty
@@ -64,6 +65,7 @@ GROWTH = 4
 """How many times larger the sample then gets."""
 
 
+@stored("drawn sample", "iteration", "step", "factors", "sample", "past", "noise", "past_noise")
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """The estimate of one part of the columns in one iteration: a fresh sample and what is kept of the past.
@@ -98,6 +100,7 @@ def _room(allowed: float, past: float | None) -> float:
     return math.sqrt(rest) / WEIGHT
 
 
+@stored("sampler", "seed")
 @dataclass
 class Sampler:
     """What is remembered from iteration to iteration.

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from snapimpute.codebook import Codebook
+from snapimpute.files import stored
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, partial_svd, sparse
 from snapimpute.penalties import lam_at_threshold
@@ -36,6 +37,7 @@ MOST_LOSSES = 100_000
 """Held-out entries that two candidates are compared on, at most."""
 
 
+@stored("candidate", "lam", "xi", "score", "rank", "n_iter", "error")
 @dataclass(frozen=True)
 class Candidate:
     """One pair (λ, ξ) and its score on the held-out entries, with its standard error; lower is better."""
@@ -48,6 +50,7 @@ class Candidate:
     error: float = 0.0
 
 
+@stored("held-out cells", "observations", "estimate", "loss")
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """Entries that were held out, what a fit to the others says of them, and what was lost on each."""
@@ -57,6 +60,7 @@ class HeldOut:
     loss: Array
 
 
+@stored("verdict", "plain", "aware", "gain", "error", "count", "metric")
 @dataclass(frozen=True)
 class Verdict:
     """Whether discreteness beat rounding: the best ξ above 0 against the best plain fit, on the same entries.
@@ -89,6 +93,7 @@ class Verdict:
         )
 
 
+@stored("choice", "best", "tried", "metric", "held_out", "verdict")
 @dataclass(frozen=True)
 class Choice:
     """The pair that was chosen, and all that were tried.

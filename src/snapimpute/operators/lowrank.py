@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from snapimpute.files import stored
 from snapimpute.operators import kernels
 from snapimpute.operators.base import ENTRIES, MAX_DENSE_CELLS, MatrixOperator
 from snapimpute.operators.place import COLUMNS, ROWS, Place, full_beside, place_of, to_host
@@ -18,6 +19,7 @@ from snapimpute.operators.threads import cut, run_parts
 from snapimpute.types import Array
 
 
+@stored("low-rank matrix", "U", "s", "V")
 @dataclass(frozen=True, eq=False)
 class LowRank(MatrixOperator):
     """The m×n matrix U diag(s) Vᵀ with U m×r, s of length r, V n×r.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from snapimpute.files import stored
 from snapimpute.operators.base import MatrixOperator
 from snapimpute.operators.lowrank import LowRank
 from snapimpute.operators.place import EXACT, Need, Place, place_of
@@ -59,6 +60,7 @@ MAP_COST = 10
 """What mapping one cell costs, in multiply-adds; a rough figure."""
 
 
+@stored("sample", "windows", "groups", "seed")
 @dataclass(frozen=True)
 class Sample:
     """Which tiles are drawn: some bands of rows, and for each of them a part of the shuffled columns.

@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.files import stored
 from snapimpute.penalties.discrete import DiscretePenalty
 from snapimpute.types import Array
 
 Columns = NDArray[np.intp]
 
 
+@stored("penalty by-column", "penalties", "which")
 class ByColumn(DiscretePenalty):
     """A penalty of its own for each column: alphabets that differ, or columns that are not discrete.
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
+from snapimpute.files import stored
 from snapimpute.penalties import kernels
 from snapimpute.types import Array, CellMap
 
@@ -176,6 +177,7 @@ class SymbolPenalty(Weighted, CellPenalty):
         return fitted_line(self, self.alphabet, step)
 
 
+@stored("penalty l1", "alphabet", "xi", "weights")
 class L1(SymbolPenalty):
     """ξ Σ_k w_k |x − a_k|: the paper's regulariser with p = 1, and its exact prox.
 
@@ -237,6 +239,7 @@ class L1(SymbolPenalty):
         return kernels.Bound(kernels.even_l1_remainder, *stairs, line.slope, base)
 
 
+@stored("penalty l0", "alphabet", "xi", "weights")
 class L0(SymbolPenalty):
     """ξ Σ_k w_k 1[x ≠ a_k]: the paper's regulariser with p = 0.
 
@@ -285,6 +288,7 @@ class L0(SymbolPenalty):
         return kernels.Bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), *self.line(step))
 
 
+@stored("penalty l1-composed", "alphabet", "xi")
 class ComposedL1(CellPenalty):
     """The paper's composition of K soft thresholds (Eq. 15), a_K first and a_1 last.
 
@@ -350,6 +354,7 @@ class ComposedL1(CellPenalty):
         return L1(self.alphabet, self.xi).compiled_envelope(step)
 
 
+@stored("penalty ridge", "center", "xi")
 class Ridge(CellPenalty):
     """ξ (x − centre)²: an alphabet-blind pull to one value.
 

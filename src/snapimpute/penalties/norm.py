@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from snapimpute.files import stored
 from snapimpute.penalties.discrete import DiscretePenalty, Weighted, check_step
 from snapimpute.types import Array
 
@@ -33,6 +34,7 @@ class Moments:
         return np.array([along, math.sqrt(max(self.squares - along**2, 0.0))])
 
 
+@stored("penalty l2", "alphabet", "xi", "weights")
 class L2(Weighted, DiscretePenalty):
     """ξ Σ_k w_k ‖x − a_k 1‖₂ over all unobserved entries together: the paper's regulariser with p = 2.
 

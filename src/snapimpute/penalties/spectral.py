@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from snapimpute.files import stored
 from snapimpute.types import Array
 
 
@@ -51,6 +52,7 @@ class SpectralPenalty(ABC):
         """Largest singular value that `prox` maps to zero (of those behind the first `untouched`)."""
 
 
+@stored("penalty nuclear", "lam")
 @dataclass(frozen=True)
 class Nuclear(SpectralPenalty):
     """λ Σ_i s_i, the nuclear norm; its prox is the soft threshold (Eq. 9).
@@ -81,6 +83,7 @@ class Nuclear(SpectralPenalty):
         return _check_positive("step", step) * self.lam
 
 
+@stored("penalty lsp", "lam", "theta")
 @dataclass(frozen=True)
 class LogSum(SpectralPenalty):
     """λ Σ_i log(1 + s_i/θ), the log-sum penalty (LSP): not convex, nearer to the rank.
@@ -134,6 +137,7 @@ class LogSum(SpectralPenalty):
         return np.maximum(np.where(below, product / np.where(below, root - half, 1.0), half + root), 0.0)
 
 
+@stored("penalty capped-l1", "lam", "theta")
 @dataclass(frozen=True)
 class CappedL1(SpectralPenalty):
     """λ Σ_i min(s_i, θ), the capped ℓ1: values from θ on cost the same, so large ones are not shrunk.
@@ -170,6 +174,7 @@ class CappedL1(SpectralPenalty):
         return pull if pull <= 2 * self.theta else math.sqrt(2 * pull * self.theta)
 
 
+@stored("penalty tnn", "lam", "r")
 @dataclass(frozen=True)
 class TruncatedNuclear(SpectralPenalty):
     """λ Σ_{i>r} s_i, the truncated nuclear norm (TNN): the r largest values are free.
@@ -213,6 +218,7 @@ class TruncatedNuclear(SpectralPenalty):
         return _check_positive("step", step) * self.lam
 
 
+@stored("penalty mcp", "lam", "gamma")
 @dataclass(frozen=True)
 class MCP(SpectralPenalty):
     """Σ_i λs_i − s_i²/2γ up to s_i = γλ, then γλ²/2: the minimax concave penalty.
@@ -255,6 +261,7 @@ class MCP(SpectralPenalty):
         return self.lam * (step if step < self.gamma else math.sqrt(self.gamma * step))
 
 
+@stored("penalty scad", "lam", "a")
 @dataclass(frozen=True)
 class SCAD(SpectralPenalty):
     """Σ_i λs_i up to λ, a quadratic up to aλ, then (a+1)λ²/2: smoothly clipped absolute deviation.
@@ -306,6 +313,7 @@ class SCAD(SpectralPenalty):
         return self.lam * (step if step <= self.a + 1 else math.sqrt(step * (self.a + 1)))
 
 
+@stored("penalty rank", "lam")
 @dataclass(frozen=True)
 class Rank(SpectralPenalty):
     """λ times the number of singular values above 0: the rank itself.

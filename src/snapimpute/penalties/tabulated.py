@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from snapimpute.alphabet import AlphabetLike
+from snapimpute.files import stored
 from snapimpute.penalties import kernels
 from snapimpute.penalties.discrete import SymbolPenalty, check_step
 from snapimpute.penalties.table import Family, Tabulated, tabulated_prox
@@ -54,6 +55,7 @@ def _table(symbols: tuple[float, ...], pulls: tuple[float, ...], shape: float, p
     return tabulated_prox(Family(np.array(symbols), np.array(pulls), shape, power))
 
 
+@stored("penalty l0-fractional", "alphabet", "xi", "alpha", "weights")
 class FractionalL0(TabulatedPenalty):
     """ξ Σ_k w_k d²/(d² + α), d = x − a_k: the ℓ0 made smooth, as in the sequel of the paper (arXiv 2405.02101).
 
@@ -134,6 +136,7 @@ def widest(penalty: FractionalL0) -> float:
     return float(np.diff(penalty.alphabet.symbols).max(initial=0.0)) ** 2
 
 
+@stored("penalty lp", "alphabet", "xi", "p", "weights")
 class Lp(TabulatedPenalty):
     """ξ Σ_k w_k |x − a_k|^p with 0 < p < 1, entry by entry.
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.solvers.base import Card, Context, Solver, State
@@ -18,6 +19,7 @@ DEFAULT_RANK = 50
 """Columns of the factors if neither `rank` nor `max_rank` says otherwise."""
 
 
+@stored("state als", *fields_of(State), "left", "scale")
 @dataclass(frozen=True, eq=False)
 class ALSState(State):
     """Adds the left factor A = left·diag(scale) that the next half-step holds fixed."""
@@ -26,6 +28,7 @@ class ALSState(State):
     scale: Array
 
 
+@stored("solver als", "rank")
 @dataclass(frozen=True)
 class ALS(Solver[ALSState]):
     """softImpute-ALS: min_{A,B} h(ABᵀ) + (λ/2)(‖A‖² + ‖B‖²), the imputed matrix made anew in every half-step.

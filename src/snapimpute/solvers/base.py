@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from snapimpute.files import stored
 from snapimpute.losses import Squares
 from snapimpute.operators import LowRank
 from snapimpute.penalties import SPECTRAL
@@ -19,6 +20,7 @@ ANY_SPECTRAL = tuple(SPECTRAL)
 """The names of all spectral penalties."""
 
 
+@stored("state", "x", "x_observed", "iteration", "change", "certificate", "terms", "final")
 @dataclass(frozen=True, eq=False)
 class State:
     """Where a solver stands after an iteration.

@@ -30,7 +30,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as as_safetensors
 
 from snapimpute.alphabet import Alphabet
-from snapimpute.files import write_atomically
+from snapimpute.files import stored, write_atomically
 from snapimpute.operators import LowRank, Sample
 from snapimpute.operators.place import Place
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
@@ -40,9 +40,9 @@ from snapimpute.solvers.base import Solver, State
 from snapimpute.solvers.factored import Barrier
 from snapimpute.solvers.proximal import Limit, Move, Point
 from snapimpute.solvers.registry import SOLVERS
-from snapimpute.solvers.tree import Decoder, Encoder, Known, Tensors, digest, name_of
+from snapimpute.solvers.tree import Decoder, Encoder, Known, Tensors, digest, known_by_name, name_of
 
-FORMAT, FORMAT_VERSION = "snapimpute checkpoint", 1
+FORMAT, FORMAT_VERSION = "snapimpute checkpoint", 2
 """What a file calls itself; the second changes whenever older files cannot be read any more."""
 
 MAX_TEXT = 90_000_000
@@ -55,6 +55,7 @@ ADVICE = "Delete it to start anew, or give another path."
 
 
 # ---------------------------------------------------------------- for the loop
+@stored("run", "state", "rows", "seconds", "best", "row", "answer", "extras", "done", "memory")
 @dataclass(frozen=True, eq=False)
 class Saved:
     """All that a run needs to go on.
@@ -245,7 +246,13 @@ def fingerprint(problem: Problem, solver: Solver[Any], settings: Mapping[str, An
     """
     parts = {f.name: getattr(problem, f.name) for f in fields(problem)} | {"solver": solver}
     parts |= {f"setting {name}": value for name, value in settings.items()}
-    return {name: {"digest": digest(value), "shown": repr(value)[:200]} for name, value in parts.items()}
+    return {name: {"digest": digest(value), "shown": _shown(value)} for name, value in parts.items()}
+
+
+def _shown(value: Any) -> str:
+    """A value in words; a class without words of its own is shown by its name, not by its place in memory."""
+    kind: Any = type(value)
+    return name_of(kind) if kind.__repr__ is object.__repr__ else repr(value)[:200]
 
 
 def _differences(found: Mapping[str, Mapping[str, str]], here: Mapping[str, Mapping[str, str]]) -> str:
@@ -261,11 +268,11 @@ def _differences(found: Mapping[str, Mapping[str, str]], here: Mapping[str, Mapp
 
 
 def _known_classes(problem: Problem, solver: Solver[Any]) -> Known:
-    """The classes that a file may name: the states of all solvers, and what those are made of."""
+    """The classes that a file may name: the states of all solvers, their parts, and the user's own penalties."""
     values = (Saved, State, LowRank, Sample, Drawn, Point, Limit, Move, Terms, Barrier, Alphabet, Ridge, ByColumn)
-    penalties = (*SPECTRAL.values(), *DISCRETE.values(), type(problem.spectral), type(problem.discrete))
+    given = (type(one) for one in (problem.spectral, problem.discrete) if one is not None)
     states = _state_classes((*SOLVERS.values(), type(solver)))
-    return {name_of(kind): kind for kind in (*values, *penalties, *states)}
+    return known_by_name((*values, *SPECTRAL.values(), *DISCRETE.values(), *given, *states))
 
 
 @cache

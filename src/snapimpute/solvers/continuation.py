@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from snapimpute.files import stored
 from snapimpute.losses import Squares
 from snapimpute.operators import LowRank, partial_svd
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
@@ -94,6 +95,7 @@ class Continued(ProximalGradient):
         return {"lam": state.spectral.lam}
 
 
+@stored("solver fpc", "tau", "eta", "stage_tol", "accuracy")
 @dataclass(frozen=True)
 class FPC(Continued):
     """Fixed point continuation: X⁺ = prox_{τμ g}(X − τ∇h(X)) with τ up to 2, until it settles; then a smaller μ.
@@ -149,6 +151,7 @@ class FPC(Continued):
         return self.eta * state.spectral.lam if relative <= self.stage_tol else state.spectral.lam
 
 
+@stored("solver fpca", "tau", "eta", "stage_tol", "accuracy")
 @dataclass(frozen=True)
 class FPCA(FPC):
     """FPC with an approximate, randomised SVD: every one starts from random vectors, none from the last.
@@ -167,6 +170,7 @@ class FPCA(FPC):
         return super().move(problem, y, replace(state, subspace=None), context, **how)  # type: ignore[arg-type]
 
 
+@stored("solver ais-impute", "nu", "accuracy")
 @dataclass(frozen=True)
 class AISImpute(Continued):
     """Accelerated inexact Soft-Impute: momentum, λ_i = (λ₀ − λ)νⁱ + λ, few power steps, restart.
@@ -220,6 +224,7 @@ class AISImpute(Continued):
         return replace(after, terms=terms, t=1.0 if rose else after.t)
 
 
+@stored("solver apgl", "fall", "shrink", "accuracy")
 @dataclass(frozen=True)
 class APGL(Continued):
     """Accelerated proximal gradient with line search and continuation: steps 1/L with L as small as holds.

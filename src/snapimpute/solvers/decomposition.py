@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
@@ -14,6 +15,7 @@ from snapimpute.solvers.proximal import STEP_COST, Move, Point, Proximal, Proxim
 from snapimpute.solvers.safeguarded import FINER
 
 
+@stored("state penalty-decomposition", *fields_of(ProximalState), "gamma", "final_gamma", "envelope", "t")
 @dataclass(frozen=True, eq=False)
 class DecompositionState(ProximalState):
     """Adds γ, its last value, the objective of its envelope, and t of the FISTA sequence."""
@@ -34,6 +36,7 @@ class DecompositionState(ProximalState):
         return "while γ was still coming down" if self.gamma > self.final_gamma else ""
 
 
+@stored("solver penalty-decomposition", "gamma", "fall", "stage_tol", "accuracy")
 @dataclass(frozen=True)
 class PenaltyDecomposition(Proximal[DecompositionState]):
     """Penalty decomposition for (P): min f(X) + λg(X) + ξr(U) + ‖X − U‖²/(2γ) over X and U, while γ falls.

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank, Sparse, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms
@@ -31,6 +32,7 @@ def relative_residual(problem: Problem, observed: Array) -> float:
     return residual
 
 
+@stored("state svt", *fields_of(State), "dual", "residual", "subspace")
 @dataclass(frozen=True, eq=False)
 class DualState(State):
     """Adds Y on Ω, the relative residual there, and the right space to warm-start from."""
@@ -45,6 +47,7 @@ class DualState(State):
         return self.residual
 
 
+@stored("solver svt", "tau", "delta")
 @dataclass(frozen=True)
 class SVT(Solver[DualState]):
     """Singular value thresholding: X = SVT_τ(Y), Y⁺ = Y + δP_Ω(O − X).

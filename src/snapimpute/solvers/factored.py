@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank, Sparse
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Card, Context, State
@@ -17,6 +18,7 @@ from snapimpute.types import Array
 Pair = tuple[Array, Array]
 
 
+@stored("solver altmin", "rank")
 @dataclass(frozen=True)
 class AltMin(FixedRank[State]):
     """Alternating minimisation: U⁺ = argmin ‖P_Ω(UVᵀ − O)‖, then V, each row a small least-squares problem.
@@ -70,6 +72,7 @@ def _clipped(V: Array) -> Array:
     return out
 
 
+@stored("state optspace", *fields_of(State), "left", "right", "middle", "length")
 @dataclass(frozen=True, eq=False)
 class DescentState(State):
     """Adds the two spaces, the matrix S between them, and the length of the last step."""
@@ -80,6 +83,7 @@ class DescentState(State):
     length: float
 
 
+@stored("solver optspace", "rank", "trim")
 @dataclass(frozen=True)
 class OptSpace(FixedRank[DescentState]):
     """Gradient descent over pairs of spaces: F(U, V) = min_S ½‖P_Ω(USVᵀ − O)‖² on Grassmann × Grassmann.
@@ -182,6 +186,7 @@ def _solve_middle(problem: Problem, U: Array, V: Array, S: Array) -> Array:
     return S
 
 
+@stored("barrier", "rho", "row", "whole")
 @dataclass(frozen=True)
 class Barrier:
     """ρ·(z − 1)₊² of z = 3‖U_i‖²/2β² for every row of a factor, and of the same for the whole factor."""
@@ -210,6 +215,7 @@ class Barrier:
 Barriers = tuple[Barrier, Barrier]
 
 
+@stored("state sun-luo", *fields_of(State), "factors", "barriers", "gradients", "value", "length")
 @dataclass(frozen=True, eq=False)
 class BarrierState(State):
     """Adds the factors with their barriers, their gradients, the value of all, and the length of the next trial."""
@@ -221,6 +227,7 @@ class BarrierState(State):
     length: float
 
 
+@stored("solver sun-luo", "rank", "rho")
 @dataclass(frozen=True)
 class SunLuo(FixedRank[BarrierState]):
     """Gradient descent on ½‖P_Ω(UVᵀ − O)‖² plus barriers that keep rows and factors from growing.

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank
 from snapimpute.penalties import FractionalL0, widest
 from snapimpute.problem import ObjectiveName, Problem, Terms
@@ -17,6 +18,7 @@ from snapimpute.solvers.splitting import DenseSolver, DenseState
 from snapimpute.types import Array
 
 
+@stored("state mm", *fields_of(DenseState), "alpha", "final_alpha", "joint")
 @dataclass(frozen=True, eq=False)
 class MajorisedState(DenseState):
     """Adds α and the joint objective at it; ``dense`` is Z, offsets included, and what was observed on Ω."""
@@ -36,6 +38,7 @@ class MajorisedState(DenseState):
         return "while α was still coming down" if self.alpha > self.final_alpha else ""
 
 
+@stored("solver mm", "first", "fall", "accuracy")
 @dataclass(frozen=True)
 class MM(DenseSolver[MajorisedState]):
     """Majorise and minimise: Z⁺ = majorised(X; Z) of `FractionalL0`, X⁺ = prox_λg(P_Ω(O) + P_Ωᶜ(Z⁺)).

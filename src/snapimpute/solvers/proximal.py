@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank, partial_svd
 from snapimpute.operators.place import Need
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
@@ -41,6 +42,7 @@ BELOW_NOISE = 0.5
 """The partial SVD of a gradient that is known on a sample only need not be more exact than this part of its noise."""
 
 
+@stored("proximal point", "x", "observed")
 class Point(NamedTuple):
     """A matrix and its entries on Ω."""
 
@@ -63,6 +65,7 @@ class Point(NamedTuple):
         return cls(LowRank.combine(weights_left, [p.x for p in points_left]), observed)
 
 
+@stored("rank limit", "rank", "crowd")
 class Limit(NamedTuple):
     """The largest rank that a step may have.
 
@@ -78,6 +81,7 @@ class Limit(NamedTuple):
         return max(int((s[: self.rank] >= self.crowd * s[self.rank]).sum()), least)
 
 
+@stored("proximal move", "to", "length", "error", "subspace", "step", "spectral", "jumps")
 class Move(NamedTuple):
     """One proximal gradient step from Y: where it led, how far, how exactly, and where to start the next SVD."""
 
@@ -109,6 +113,7 @@ class Move(NamedTuple):
         return (max(1.0, self.step - 1.0) * self.length + self.error) / self.step
 
 
+@stored("state proximal", *fields_of(State), "before", "subspace", "scale")
 @dataclass(frozen=True, eq=False)
 class ProximalState(State):
     """Adds the iterate before, the right space to warm-start from, and the scale of the last move."""
@@ -199,6 +204,7 @@ def start(
     return x0, observed, 0, np.inf, np.inf, Point(x0, observed), x0.V if x0.rank else None, np.inf
 
 
+@stored("state momentum", *fields_of(ProximalState), "spectral", "t", "continuing", "lipschitz")
 @dataclass(frozen=True, eq=False)
 class MomentumState(ProximalState):
     """Adds the penalty of the stage, t of the FISTA sequence, which begins 0, 1, and 1/step where that changes."""
@@ -273,6 +279,7 @@ def arrived(problem: Problem, state: MomentumState, move: Move, t: float) -> Mom
     return replace(after, certificate=math.inf) if continuing else after
 
 
+@stored("solver soft-impute", "accuracy")
 @dataclass(frozen=True)
 class SoftImpute(ProximalGradient):
     """Proximal gradient: X⁺ = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(X))), Eq. (8) for ξ = 0.
@@ -303,6 +310,7 @@ class SoftImpute(ProximalGradient):
         return 0.0, state.t
 
 
+@stored("solver apg", "beta", "accuracy")
 @dataclass(frozen=True)
 class APG(ProximalGradient):
     """Accelerated proximal gradient: the paper's Eq. (10), and Eq. (13) with a discrete penalty.

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.display import html_of_result
+from snapimpute.files import stored
 from snapimpute.operators import LowRank
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.types import Array
 
 
+@stored("status", "code", "message", "advice")
 @dataclass(frozen=True)
 class Status:
     """Why a run ended, in words, and what to do about it.

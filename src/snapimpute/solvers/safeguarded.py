@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank
 from snapimpute.problem import Problem, Terms
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
@@ -34,6 +35,7 @@ FINER = (1.0, 1e-2, 1e-5, 1e-9)
 """How much finer the prox is solved when a step was refused."""
 
 
+@stored("state safeguarded", *fields_of(ProximalState), "bound")
 @dataclass(frozen=True, eq=False)
 class SafeguardedState(ProximalState):
     """Adds the bound that the objective of this iterate had to keep to."""
@@ -73,6 +75,7 @@ def stayed_or_moved(state: SafeguardedState, move: Move) -> dict[str, Any]:
     return fields | {"certificate": state.certificate} if move.to.x is state.x else fields
 
 
+@stored("state nmapg", *fields_of(SafeguardedState), "z", "average", "t_before", "t", "q")
 @dataclass(frozen=True, eq=False)
 class MonitorState(SafeguardedState):
     """Adds Z, the average c, which is the next bound, the t of two iterations, and the weight q of c."""
@@ -84,6 +87,7 @@ class MonitorState(SafeguardedState):
     q: float = 1.0
 
 
+@stored("solver nmapg", "step_size", "eta", "delta", "accuracy")
 @dataclass(frozen=True)
 class NMAPG(Safeguarded[MonitorState]):
     """Non-monotone accelerated proximal gradient: F(X_k) stays below c_k, an average of the values so far.
@@ -154,6 +158,7 @@ class NMAPG(Safeguarded[MonitorState]):
         )
 
 
+@stored("state niapg", *fields_of(SafeguardedState), "recent")
 @dataclass(frozen=True, eq=False)
 class RecentState(SafeguardedState):
     """Adds the objectives of the last iterates, whose largest is the next bound."""
@@ -161,6 +166,7 @@ class RecentState(SafeguardedState):
     recent: tuple[float, ...] = ()
 
 
+@stored("solver niapg", "q", "step_size", "accuracy")
 @dataclass(frozen=True)
 class NIAPG(Safeguarded[RecentState]):
     """Non-convex inexact accelerated proximal gradient: one prox in each iteration, F below a recent maximum.
@@ -227,6 +233,7 @@ class NIAPG(Safeguarded[RecentState]):
         )
 
 
+@stored("solver fancl", "nu", "step_size", "accuracy")
 @dataclass(frozen=True)
 class FaNCL(Continued):
     """Fast nonconvex low-rank: plain proximal gradient with few power steps, while λ falls.

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from snapimpute.files import stored
 from snapimpute.operators import LowRank
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import Card, Context, Solver, State
 from snapimpute.solvers.dual import constrained_terms, relative_residual
 
 
+@stored("solver sdp", "max_gib")
 @dataclass(frozen=True)
 class SDP(Solver[State]):
     """min ½(tr W₁ + tr W₂) s.t. [[W₁, X], [Xᵀ, W₂]] ⪰ 0, P_Ω(X) = P_Ω(O): the least nuclear norm.

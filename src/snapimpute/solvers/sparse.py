@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank, Sparse, Sum, partial_svd
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import Card, Context, Solver, State
@@ -16,6 +17,7 @@ from snapimpute.solvers.parameters import check_positive
 from snapimpute.types import Array
 
 
+@stored("state low-rank-sparse", *fields_of(State), "errors", "rest", "multiplier", "residual", "weight", "subspace")
 @dataclass(frozen=True, eq=False)
 class SplitState(State):
     """Adds, on Ω, the errors B, the small rest Z and the multiplier; the residual; a warm start."""
@@ -33,6 +35,7 @@ class SplitState(State):
         return max(super().measure, self.residual)
 
 
+@stored("solver low-rank-sparse", "tau", "delta", "beta")
 @dataclass(frozen=True)
 class LowRankSparse(Solver[SplitState]):
     """min λ‖A‖_* + τ‖B‖₁ s.t. ‖P_Ω(O − A − B)‖ ≤ δ, by alternating directions.

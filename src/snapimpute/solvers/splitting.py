@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from snapimpute.files import fields_of, stored
 from snapimpute.operators import Dense, LowRank, PartialSVD, partial_svd
 from snapimpute.problem import ObjectiveName, Problem
 from snapimpute.solvers.base import Card, Context, Solver, State
@@ -33,6 +34,7 @@ def too_large(problem: Problem, instead: str) -> str | None:
     )
 
 
+@stored("state dense", *fields_of(State), "dense", "gap", "subspace")
 @dataclass(frozen=True, eq=False)
 class DenseState(State):
     """Adds the dense variable of a method, the distance of its two copies of X, and where to start the next SVD."""
@@ -91,6 +93,7 @@ class DenseSolver(Solver[D], Generic[D]):
         return replace(svd, x=replace(kept, s=s[: kept.rank]))
 
 
+@stored("solver davis-yin", "gamma", "accuracy")
 @dataclass(frozen=True)
 class DavisYin(DenseSolver[DenseState]):
     """Davis–Yin three-operator splitting for (P): A = prox_γξr(Z), B = prox_γλg(2A − Z − γ∇f(A)), Z⁺ = Z + B − A.
@@ -144,6 +147,7 @@ class DavisYin(DenseSolver[DenseState]):
         return DenseState(svd.x, observed, state.iteration + 1, change, certificate, Z + B - A, gap, svd.subspace)
 
 
+@stored("state admm", *fields_of(DenseState), "multiplier")
 @dataclass(frozen=True, eq=False)
 class ADMMState(DenseState):
     """Adds the scaled multiplier W; ``dense`` is U."""
@@ -151,6 +155,7 @@ class ADMMState(DenseState):
     multiplier: Array
 
 
+@stored("solver admm", "rho", "accuracy")
 @dataclass(frozen=True)
 class ADMM(DenseSolver[ADMMState]):
     """Alternating directions for (P): λg(X) + f(U) + ξr(U) under X = U; f lives on Ω, r on Ωᶜ, so U is two proxes.

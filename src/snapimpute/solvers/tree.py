@@ -1,7 +1,8 @@
 """Values as a tree that JSON can hold with arrays beside it, and back; and a digest of a value.
 
 Nothing in a tree is executed: it has numbers, text, containers and objects of
-classes that the caller names, each built by calling its constructor. What is one
+classes that the caller lists, each built by calling its constructor. A class goes
+by the name and the fields that `files.stored` declares, never by its module. What is one
 object is one object again, and arrays keep their strides, as BLAS sums a strided
 column in another order than a dense one.
 """
@@ -13,7 +14,7 @@ import inspect
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -24,18 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snapimpute.observations import Observations
+from snapimpute.files import file_form
 from snapimpute.operators.place import Place, place_of
-from snapimpute.sampling import Sampler
 
 _NATIVE = frozenset(("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1"))
 """Types that safetensors has; arrays of others are stored as bytes."""
 
 _PLAIN = re.compile(r"[<>|][biufcSUmM][1-9]\d*(\[[^\]]*\])?")
 """How numpy writes the types that are plain bytes: no objects, no records."""
-
-_COUNTED = {Observations: ("rows", "cols", "values", "shape"), Sampler: ("seed",)}
-"""What counts of objects with labels, or with a memory, which is part of the run and not of the problem."""
 
 Tensors = dict[str, NDArray[Any]]
 Known = dict[str, type]
@@ -66,7 +63,7 @@ def _feed(value: Any, update: Callable[[Any], None]) -> None:
     elif isinstance(value, Real):
         head("number", _number(value))
     elif isinstance(value, np.dtype | type):
-        head("type", str(value))
+        head("type", name_of(value) if isinstance(value, type) else str(value))
     elif isinstance(value, np.ndarray):
         array = np.asarray(value, dtype=np.int64) if value.dtype.kind == "i" else np.asarray(value)
         head("array", f"{_plain(array.dtype).str} {array.shape}")
@@ -97,8 +94,8 @@ def _parts(value: Any) -> dict[str, Any]:
     """What an object consists of, by name."""
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
-    if type(value) in _COUNTED:
-        return {name: getattr(value, name) for name in _COUNTED[type(value)]}
+    if (form := file_form(type(value))) is not None:
+        return {name: getattr(value, name) for name in form.counted}
     if hasattr(value, "_asdict"):
         return dict(value._asdict())
     if is_dataclass(value):
@@ -111,14 +108,46 @@ def _parts(value: Any) -> dict[str, Any]:
 
 
 def name_of(kind: type) -> str:
-    """How a tree calls a class."""
+    """Return the name of a class in files: the declared one; else "own" and the name of the class itself.
+
+    Examples
+    --------
+    >>> from snapimpute.penalties import Nuclear
+    >>> class Mine(Nuclear): ...
+    >>> name_of(Nuclear), name_of(Mine)
+    ('penalty nuclear', 'own Mine')
+    """
+    form = file_form(kind)
+    return f"own {kind.__qualname__}" if form is None else form.name
+
+
+def known_by_name(kinds: Iterable[type]) -> Known:
+    """List classes by their names in files.
+
+    Raises
+    ------
+    ValueError
+        If two classes have one name.
+    """
+    known: Known = {}
+    for kind in kinds:
+        other = known.setdefault(name_of(kind), kind)
+        if other is not kind:
+            both = f"{_path(other)} and {_path(kind)}"
+            raise ValueError(f"{both} would both be called {name_of(kind)!r} in a file: rename one of them")
+    return known
+
+
+def _path(kind: type) -> str:
+    """Where a class is found, for errors."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 # ---------------------------------------------------------------- trees
-def _arguments(kind: type) -> tuple[str, ...]:
-    """What the constructor of a class takes."""
-    return tuple(inspect.signature(kind).parameters)
+def _fields(kind: type) -> tuple[str, ...]:
+    """The fields of a class in files: the declared ones, or all that its constructor takes."""
+    form = file_form(kind)
+    return tuple(inspect.signature(kind).parameters) if form is None else form.fields
 
 
 def _plain(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
@@ -196,20 +225,24 @@ class Encoder:
             self.apart += 1
             return ["apart", self.apart - 1, stored]
         if kind in self._names:
-            return ["object", self._names[kind], [self.node(part) for part in self._contents(value)]]
+            return [
+                "object",
+                self._names[kind],
+                {name: self.node(part) for name, part in self._contents(value).items()},
+            ]
         takes = "numbers, text, arrays, LowRank, containers of these"
         if self._given:
             takes += ", and the state that `init` of the solver names"
-        raise TypeError(f"a {self._what} cannot hold a {name_of(kind)}: it takes {takes}")
+        raise TypeError(f"a {self._what} cannot hold a {_path(kind)}: it takes {takes}")
 
-    def _contents(self, value: Any) -> list[Any]:
-        """What to call the constructor with."""
-        whole = {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else None
-        names, parts = _arguments(type(value)), whole or _parts(value)
-        if set(parts) != set(names):
+    def _contents(self, value: Any) -> dict[str, Any]:
+        """The arguments of the constructor by name."""
+        kind = type(value)
+        names = _fields(kind)
+        if file_form(kind) is None and set(parts := _parts(value)) != set(names):
             found = f"it consists of {', '.join(parts)}, and is built from {', '.join(names)}"
-            raise TypeError(f"a {self._what} cannot hold a {name_of(type(value))}: {found}")
-        return [parts[name] for name in names]
+            raise TypeError(f"a {self._what} cannot hold a {_path(kind)}: {found}")
+        return {name: getattr(value, name) for name in names}
 
     def _array(self, value: NDArray[Any]) -> list[Any]:
         dtype = _plain(value.dtype).str
@@ -264,14 +297,19 @@ class Decoder:
         if kind == "apart" and self._place is not None and self._folder is not None:
             return self._place.fetched(self._folder / str(int(content)), *rest[0])
         if kind == "object":
-            if content not in self._known:
-                raise ValueError(f"the class {content} is not one that such files hold")
-            names, parts = _arguments(self._known[content]), [self.value(part) for part in rest[0]]
-            if len(parts) > len(names):
-                raise ValueError(f"a {content} is built from {len(names)} parts, not from {len(parts)}")
-            # Arguments that a class was given since the file was written come last, and have defaults.
-            return self._known[content](**dict(zip(names, parts, strict=False)))
+            return self._object(content, *rest)
         raise ValueError(f"there is no kind {kind!r}")
+
+    def _object(self, name: str, parts: dict[str, Any]) -> Any:
+        if name not in self._known:
+            raise ValueError(f"the class {name} is not one that such files hold")
+        if not isinstance(parts, dict):
+            raise ValueError(f"a {name} is built from fields with names, not from a {type(parts).__name__}")
+        kind = self._known[name]
+        if unknown := parts.keys() - set(_fields(kind)):
+            raise ValueError(f"a {name} has no field {', '.join(sorted(unknown))}")
+        # A field that was declared since the file was written has a default.
+        return kind(**{field: self.value(part) for field, part in parts.items()})
 
     def _array(self, name: str, kind: str, shape: list[int], strides: list[int], writeable: bool) -> NDArray[Any]:
         dtype, order = _plain(kind), _outermost_first(strides)
