@@ -145,10 +145,11 @@ def test_terminal_libraries_stay_in_the_command_line(library):
     assert others == {}, f"{library} belongs under snapimpute.cli"
 
 
-def test_pictures_are_drawn_in_three_modules():
+def test_pictures_are_drawn_in_four_modules():
     """matplotlib is known to what draws into axes, which loads it when it draws, and to what writes figures."""
     users = set(outer_users("matplotlib"))
-    assert users == {"snapimpute.plots", "snapimpute.report.figures", "snapimpute.experiments.curves"}
+    files = {"snapimpute.report.figures", "snapimpute.report.study_figures", "snapimpute.experiments.curves"}
+    assert users == {"snapimpute.plots", *files}
     assert "matplotlib" not in {name.split(".")[0] for _, name in imports("snapimpute.plots", only_on_import=True)}
 
 

@@ -38,7 +38,7 @@ from snapimpute.experiments.recovery import PLAIN, Line, Source
 from snapimpute.experiments.units import Job, collect
 from snapimpute.observations import Observations
 from snapimpute.penalties import L1, CellPenalty
-from snapimpute.report import figures
+from snapimpute.report import study_figures
 
 FEW = (
     Method(PLAIN, center="mean"),
@@ -367,13 +367,13 @@ def line(source: str, share: float, method: str, k: int, spread: float = 0.01) -
 def drawn(monkeypatch) -> list[Figure]:
     """The figures that are saved."""
     kept: list[Figure] = []
-    original = figures.save
+    original = study_figures.save
 
     def save(figure: Figure, path: Path) -> None:
         kept.append(figure)
         original(figure, path)
 
-    monkeypatch.setattr(figures, "save", save)
+    monkeypatch.setattr(study_figures, "save", save)
     return kept
 
 
@@ -389,7 +389,7 @@ def drawn(monkeypatch) -> list[Figure]:
 def test_recovery_picture_shows_every_line(tmp_path, drawn, sources, methods, shares, spread):
     """One column a source, one curve a method with its numbers, a legend of all; without a warning."""
     lines = [line(s, x, m, k, spread) for s in sources for x in shares for k, m in enumerate(methods)]
-    figures.recovery(tmp_path / "picture.png", lines)
+    study_figures.recovery(tmp_path / "picture.png", lines)
     width, height = picture_size(tmp_path / "picture.png")
     assert (width, height) == (round(4.2 * 110 * len(sources)), 12 * 110)
     (figure,) = drawn
@@ -408,7 +408,7 @@ def test_recovery_picture_shows_every_line(tmp_path, drawn, sources, methods, sh
 
 def test_every_method_has_a_look_of_its_own():
     """Of two methods of the study no two have the same colour and marker; controls are dashed, ξ = 0 is black."""
-    styles = [figures._study_style(m.label) for m in recovery.METHODS]
+    styles = [study_figures._study_style(m.label) for m in recovery.METHODS]
     looks = [(str(style["color"]), style["marker"]) for style in styles]
     assert len({colour for colour, _ in looks}) == len(looks)
     for method, style in zip(recovery.METHODS, styles, strict=True):
@@ -421,7 +421,7 @@ def test_penalty_picture_has_a_column_for_each(tmp_path, drawn, count):
     """Cost, prox and pull of each penalty stand in its column under its title; without a warning."""
     alphabet = Alphabet.of("0,1,3")
     shown = {f"L1, strength {k}": L1(alphabet, 0.1 * k) for k in range(1, count + 1)}
-    figures.penalties(tmp_path / "deep" / "penalties.png", alphabet, shown)
+    study_figures.penalties(tmp_path / "deep" / "penalties.png", alphabet, shown)
     picture_size(tmp_path / "deep" / "penalties.png")
     (figure,) = drawn
     axes = np.array(figure.axes).reshape(3, count)

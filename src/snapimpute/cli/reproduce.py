@@ -197,9 +197,9 @@ def recovery(
     scores = desk.collect("recovery", recovering.run_unit, recovering.Score, wanted)
     lines = recovering.summarise(scores)
     desk.write("recovery", recovering.as_markdown(lines), lines)
-    from snapimpute.report import figures
+    from snapimpute.report import study_figures
 
-    figures.recovery(desk.picture("recovery"), lines)
+    study_figures.recovery(desk.picture("recovery"), lines)
     for name in sources:
         for share in shares:
             desk.say(recovering.verdict(lines, name, share))
@@ -208,10 +208,10 @@ def recovery(
 @reproduce.command()
 def penalties(out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = OUT) -> None:
     """Draw what every discrete penalty does to a value, on the alphabets 1..5 and ±1."""
-    from snapimpute.report import figures
+    from snapimpute.report import study_figures
 
     for name, (alphabet, shown) in gallery.GALLERY.items():
-        figures.penalties(out / f"{name}.png", alphabet, shown)
+        study_figures.penalties(out / f"{name}.png", alphabet, shown)
         typer.echo(out / f"{name}.png")
 
 
