@@ -22,6 +22,7 @@ from snapimpute.codebook import Codebook
 from snapimpute.datasets import low_rank_alphabet
 from snapimpute.estimator import SnapImputer
 from snapimpute.evaluation import Evaluation
+from snapimpute.figures import Convergence, TuningScores
 from snapimpute.observations import Observations
 from snapimpute.report import charts, heatmap, matrix, page, sections, words
 from snapimpute.solvers.result import Status
@@ -247,7 +248,7 @@ def test_nothing_tuned_is_said(hostile):
 def test_the_curves_have_every_candidate_once(tuned):
     """Each pair that was tried is a point of the curve of its ξ, and the chosen one has the ring."""
     choice = tuned.imputer.choice_
-    *lines, ring = charts.curves(choice)["data"]
+    *lines, ring = charts.curves(TuningScores.of(choice))["data"]
     xis = sorted({c.xi for c in choice.tried})
     assert len(lines) == len(xis)
     for xi, line in zip(xis, lines, strict=True):
@@ -264,11 +265,12 @@ def test_the_map_and_the_surface_leave_out_what_was_not_tried(tuned):
     choice = tuned.imputer.choice_
     lams, xis, scores = choice.surface()
     assert np.isnan(scores).any()
-    for figure in (charts.score_map(choice), charts.surface(choice)):
+    found = TuningScores.of(choice)
+    for figure in (charts.score_map(found), charts.surface(found)):
         z = np.array(figure["data"][0]["z"], dtype=float)
         assert z.shape == (xis.size, lams.size)
         np.testing.assert_allclose(z.T, 100 * scores, rtol=1e-5)
-    outline = charts.score_map(choice)["layout"]["shapes"][0]
+    outline = charts.score_map(found)["layout"]["shapes"][0]
     at = int((outline["x0"] + outline["x1"]) / 2), int((outline["y0"] + outline["y1"]) / 2)
     assert (lams[at[0]], xis[at[1]]) == (choice.lam, choice.xi)
 
@@ -288,10 +290,10 @@ def test_convergence_leaves_out_what_is_not_finite():
     """A certificate that is infinite at first begins later, and one that never comes has no panel."""
     history = {"iteration": np.arange(1, 5), "objective": np.array([4.0, np.nan, 2.0, 1.0])}
     history |= {"certificate": np.array([np.inf, np.inf, 0.5, 0.1]), "rank": np.array([1, 2, 2, 2])}
-    found = {one["name"]: one for one in charts.convergence(history)["data"]}
+    found = {one["name"]: one for one in charts.convergence(Convergence.from_history(history))["data"]}
     assert found["objective"]["x"] == [1, 3, 4]
     assert found["certificate"]["y"] == [0.5, 0.1]
-    never = charts.convergence(history | {"certificate": np.full(4, np.inf)})
+    never = charts.convergence(Convergence.from_history(history | {"certificate": np.full(4, np.inf)}))
     assert [one["name"] for one in never["data"]] == ["objective", "rank"]
 
 

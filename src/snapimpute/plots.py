@@ -1,13 +1,13 @@
 """Pictures for notebooks: of a choice, a fit, an evaluation, a table.
 
 Each function draws into the matplotlib axes that it is given, or into new ones,
-and returns them. matplotlib is imported when something is drawn: the package
-works without it. What `report.figures` draws in the same way is drawn here.
+and returns them. The numbers come from `figures`, as those of the report do.
+matplotlib is imported when something is drawn: the package works without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.alphabet import Alphabet, AlphabetLike
 from snapimpute.codebook import Codebook
+from snapimpute.figures import Confusion, Convergence, TuningScores, WayScores, names, reliability_of
 from snapimpute.metrics import Reliability
 from snapimpute.solvers import Result
 from snapimpute.tables import Table, read_table
-from snapimpute.tuning import Choice, Metric
+from snapimpute.tuning import Choice
 from snapimpute.types import Array
 
 if TYPE_CHECKING:
@@ -47,12 +48,6 @@ MOST_TICKS, MOST_LAMS = 25, 7
 MOST_COUNTS = 12
 """With more symbols than that, counts of a confusion are not written out."""
 
-SCORES: dict[Metric, tuple[float, str]] = {
-    "error": (100.0, "held-out cells with the wrong symbol, %"),
-    "mae": (1.0, "mean absolute error of held-out cells"),
-    "rmse": (1.0, "root mean squared error of held-out cells"),
-}
-
 
 # -------------------------------------------------------------------- tuning
 def plot_path(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
@@ -76,23 +71,20 @@ def plot_path(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
     >>> [text.get_text() for text in plot_path(choice, Figure().subplots()).get_legend().get_texts()]
     ['ξ = 0', 'ξ = 0.03', 'chosen: λ = 4, ξ = 0']
     """
-    found = _choice(choice)
-    axes, unit, best = _axes(ax), SCORES[found.metric][0], found.best
-    xis, curves = sorted({one.xi for one in found.tried}), []
-    for xi, colour in zip(xis, _colormap("viridis")(np.linspace(0, 0.85, len(xis))), strict=True):
-        some = sorted((one for one in found.tried if one.xi == xi), key=lambda one: one.lam)
-        scores = np.array([[one.score, one.error] for one in some]).T * unit
-        look: dict[str, Any] = {"color": colour, "ls": "-" if xi else "--", "marker": "o", "ms": 4, "capsize": 2}
-        curves.append(axes.errorbar([one.lam for one in some], *scores, label=f"ξ = {xi:.3g}", **look))
-    label = f"chosen: λ = {best.lam:.3g}, ξ = {best.xi:.3g}"
-    ring = axes.plot(best.lam, unit * best.score, **RING, label=label)
-    lams = sorted({one.lam for one in found.tried})
-    if lams[0] > 0:
+    found, axes = TuningScores.of(choice), _axes(ax)
+    colours = _colormap("viridis")(np.linspace(0, 0.85, found.xis.size))
+    curves = []
+    for one, colour in zip(found.curves, colours, strict=True):
+        look: dict[str, Any] = {"color": colour, "ls": "-" if one.xi else "--", "marker": "o", "ms": 4, "capsize": 2}
+        curves.append(axes.errorbar(one.lam, one.score, one.error, label=f"ξ = {one.xi:.3g}", **look))
+    label = f"chosen: λ = {found.lam:.3g}, ξ = {found.xi:.3g}"
+    ring = axes.plot(found.lam, found.score, **RING, label=label)
+    if found.lams[0] > 0:
         axes.set_xscale("log")
-    some_lams = lams[:: -(-len(lams) // MOST_LAMS)]
+    some_lams = found.lams[:: -(-found.lams.size // MOST_LAMS)]
     axes.set_xticks(some_lams, [f"{lam:.3g}" for lam in some_lams], minor=False)
     axes.minorticks_off()
-    axes.set(xlabel="λ", ylabel=SCORES[found.metric][1])
+    axes.set(xlabel="λ", ylabel=found.label)
     axes.grid(alpha=0.3)
     axes.legend(handles=[*curves, *ring], frameon=False, fontsize=9)
     return axes
@@ -117,27 +109,15 @@ def plot_surface(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
     >>> plot_surface(choice, Figure().subplots()).images[0].get_array().shape
     (2, 3)
     """
-    found = _choice(choice)
-    lams, xis, scores = found.surface()
-    axes, (unit, label) = _axes(ax), SCORES[found.metric]
+    found, axes = TuningScores.of(choice), _axes(ax)
     shades = _colormap("viridis_r").with_extremes(bad=MISSING)
-    image = axes.imshow(np.ma.masked_invalid(unit * scores.T), aspect="auto", origin="lower", cmap=shades)
-    place = np.searchsorted(lams, found.lam), np.searchsorted(xis, found.xi)
-    axes.plot(*place, **RING)
-    axes.set_xticks(range(lams.size), [f"{lam:.3g}" for lam in lams], rotation=90 if lams.size > 8 else 0)
-    axes.set_yticks(range(xis.size), [f"{xi:.3g}" for xi in xis])
+    image = axes.imshow(np.ma.masked_invalid(found.grid), aspect="auto", origin="lower", cmap=shades)
+    axes.plot(*found.place, **RING)
+    axes.set_xticks(range(found.lams.size), [f"{lam:.3g}" for lam in found.lams], rotation=90 * (found.lams.size > 8))
+    axes.set_yticks(range(found.xis.size), [f"{xi:.3g}" for xi in found.xis])
     axes.set(xlabel="λ", ylabel="ξ")
-    _bar(axes, image).set_label(label)
+    _bar(axes, image).set_label(found.label)
     return axes
-
-
-def _choice(given: Any) -> Choice:
-    found = getattr(given, "choice_", given)
-    if found is None:
-        raise ValueError("nothing was tuned: λ and ξ were given, or there were too few cells to hold any out")
-    if not isinstance(found, Choice):
-        raise TypeError(f"expected what tuning.choose returned, or a fitted SnapImputer, got {type(given).__name__}")
-    return found
 
 
 # -------------------------------------------------------------------- a fit
@@ -161,28 +141,21 @@ def plot_convergence(result: Result | SnapImputer, ax: Axes | None = None) -> Ax
     >>> plot_convergence(imp, Figure().subplots()).get_xlabel()
     'iteration'
     """
-    if isinstance(result, Result):
-        history, status, size = result.history, result.status, result.x.s
-    elif hasattr(result, "history_"):
-        history, status, size = result.history_, result.status_, result.singular_values_
+    found, axes = Convergence.of(result), _axes(ax)
+    if len(found.certificate):
+        draw_certificate(axes, found, color=AWARE)
     else:
-        raise TypeError(f"expected what solve returned, or a fitted SnapImputer, got {type(result).__name__}")
-    axes = _axes(ax)
-    if np.isfinite(history["certificate"]).any():
-        draw_certificate(axes, history, size, color=AWARE)
-    else:
-        axes.plot(history["iteration"], history["objective"], color=AWARE)
+        axes.plot(found.objective.iteration, found.objective.values, color=AWARE)
         axes.set_ylabel("objective")
-    axes.set(xlabel="iteration", title=f"{status.code} after {history['iteration'].size} iterations")
+    axes.set(xlabel="iteration", title=f"{found.status} after {found.count} iterations")
     axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
     return axes
 
 
-def draw_certificate(axes: Any, history: Mapping[str, Any], size: Array, **style: Any) -> None:
-    """Draw the certificates of a history relative to the norm that singular values have."""
-    relative = history["certificate"] / max(float(np.linalg.norm(size)), 1e-12)
-    axes.semilogy(history["iteration"], relative, **style)
+def draw_certificate(axes: Any, found: Convergence, **style: Any) -> None:
+    """Draw the certificates of a fit relative to the norm of its matrix."""
+    axes.semilogy(found.certificate.iteration, found.relative, **style)
     axes.set_ylabel("distance from a stationary point, relative to ‖X‖")
 
 
@@ -205,7 +178,7 @@ def plot_reliability(reliability: Reliability | Evaluation, ax: Axes | None = No
     >>> plot_reliability(reliability([0, 1, 1, 1], [[0.2, 0.8]] * 4, "0,1"), Figure().subplots()).get_title()
     'expected calibration error 0.050'
     """
-    found = reliability if isinstance(reliability, Reliability) else reliability.reliability()
+    found = reliability_of(reliability)
     if found is None:
         raise ValueError('there are no probabilities: decide="nearest" makes none, nor do columns of any numbers')
     axes = _axes(ax)
@@ -244,34 +217,19 @@ def plot_confusion(
     >>> axes.get_title(), [text.get_text() for text in axes.get_xticklabels()]
     ('17 of 20 cells right', ['no', 'yes'])
     """
-    counts, symbols = _counts(found, alphabet, kind)
-    axes, total = _axes(ax), counts.sum(axis=1, keepdims=True)
-    share = np.where(total > 0, counts / np.maximum(total, 1), np.nan)
-    axes.imshow(np.ma.masked_invalid(share), cmap=_colormap("Blues").with_extremes(bad=MISSING), vmin=0, vmax=1)
-    if len(symbols) <= MOST_COUNTS:
-        for (row, col), count in np.ndenumerate(counts):
-            colour = "white" if share[row, col] > 0.5 else "black"
+    table, axes = Confusion.of(found, alphabet, kind), _axes(ax)
+    share = np.ma.masked_invalid(table.share)
+    axes.imshow(share, cmap=_colormap("Blues").with_extremes(bad=MISSING), vmin=0, vmax=1)
+    if len(table.names) <= MOST_COUNTS:
+        for (row, col), count in np.ndenumerate(table.counts):
+            colour = "white" if table.share[row, col] > 0.5 else "black"
             axes.text(col, row, f"{count:,}", ha="center", va="center", color=colour, fontsize=9)
-    places, names = _ticks(symbols)
-    axes.set_xticks(places, names, rotation=90 if max(map(len, names)) > 4 else 0)
-    axes.set_yticks(places, names)
+    places, texts = _ticks(table.names)
+    axes.set_xticks(places, texts, rotation=90 if max(map(len, texts)) > 4 else 0)
+    axes.set_yticks(places, texts)
     axes.set(xlabel="symbol decided", ylabel="true symbol")
-    axes.set_title(f"{np.trace(counts):,} of {counts.sum():,} cells right", fontsize=10)
+    axes.set_title(f"{np.trace(table.counts):,} of {table.counts.sum():,} cells right", fontsize=10)
     return axes
-
-
-def _counts(found: Any, alphabet: AlphabetLike | None, kind: int | None) -> tuple[NDArray[np.int64], Alphabet]:
-    if hasattr(found, "confusion"):
-        kinds = found.codebook.kinds
-        if kind is None:
-            kind = next((i for i, one in enumerate(kinds) if one is not None), 0)
-        return found.confusion(kind), kinds[kind]
-    if alphabet is None:
-        raise TypeError("expected an evaluation, or counts and their alphabet: plot_confusion(counts, alphabet)")
-    symbols, counts = Alphabet.of(alphabet), np.asarray(found)
-    if counts.shape != (len(symbols), len(symbols)):
-        raise ValueError(f"expected counts of shape {(len(symbols),) * 2} for {symbols!r}, got {counts.shape}")
-    return counts, symbols
 
 
 def plot_scores(evaluation: Evaluation, ax: Axes | None = None) -> Axes:
@@ -297,17 +255,10 @@ def plot_scores(evaluation: Evaluation, ax: Axes | None = None) -> Axes:
     True
     """
     colours = {"ours": AWARE, "rounding": PLAIN, "baseline": BASELINE}
-    if np.isnan(evaluation.ours.exact):
-        ways = sorted(evaluation.ways, key=lambda way: -way.rmse)
-        values, errors, form = [way.rmse for way in ways], [0.0] * len(ways), ".3f"
-        label = "root mean squared error of the hidden cells, in units of each column"
-    else:
-        ways = sorted(evaluation.ways, key=lambda way: way.exact)
-        values, errors, form = [100 * way.exact for way in ways], [100 * way.error for way in ways], ".2f"
-        label = "hidden cells with the right symbol, %, with one standard error"
-    axes = _axes(ax)
-    draw_bars(axes, [way.label for way in ways], values, errors, [colours[way.kind] for way in ways], form)
-    axes.set_xlabel(label)
+    found, axes = WayScores.of(evaluation).best_last, _axes(ax)
+    kinds, form = [colours[kind] for kind in found.kinds], ".2f" if found.symbols else ".3f"
+    draw_bars(axes, found.names, found.values.tolist(), found.errors.tolist(), kinds, form)
+    axes.set_xlabel(f"{found.label}{', with one standard error' * found.symbols}")
     return axes
 
 
@@ -391,8 +342,8 @@ def plot_matrix(
     if one is None:
         bar.set_ticks([0, 1], labels=["lowest", "highest"])
     else:
-        places, names = _ticks(one)
-        bar.set_ticks(places, labels=names)
+        places, texts = _ticks(names(one))
+        bar.set_ticks(places, labels=texts)
     return axes
 
 
@@ -478,8 +429,9 @@ def _bar(axes: Any, image: Any) -> Any:
     return axes.figure.colorbar(image, ax=axes)
 
 
-def _ticks(alphabet: Alphabet) -> tuple[NDArray[np.intp], list[str]]:
-    """Positions of symbols and what they are called; not of all where there are many."""
-    places = np.arange(0, len(alphabet), -(-len(alphabet) // MOST_TICKS))
-    names = alphabet.labels or [f"{a:g}" for a in alphabet]
-    return places, [names[i].replace("$", r"\$") for i in places]  # between two dollars matplotlib reads mathematics
+def _ticks(texts: Sequence[str]) -> tuple[NDArray[np.intp], list[str]]:
+    """Return positions of symbols and their names; not of all where there are many."""
+    places = np.arange(0, len(texts), -(-len(texts) // MOST_TICKS))
+    return places, [
+        texts[i].replace("$", r"\$") for i in places.tolist()
+    ]  # between two dollars matplotlib reads mathematics

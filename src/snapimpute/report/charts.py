@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from snapimpute.evaluation import Evaluation
+from snapimpute.figures import Confusion, Convergence, TuningCurve, TuningScores, WayScores
 from snapimpute.metrics import Reliability
 from snapimpute.report.canvas import (
     BASELINE,
@@ -28,14 +28,9 @@ from snapimpute.report.canvas import (
 )
 from snapimpute.report.matrix import BINS, Doubts
 from snapimpute.report.words import drawn, listed, number, percent, wrapped
-from snapimpute.tuning import Choice
+from snapimpute.types import Array
 
 MARKERS = ("circle", "diamond", "square", "triangle-up", "cross", "star")
-METRICS = {
-    "error": "held-out cells with the wrong symbol, %",
-    "mae": "mean absolute error on held-out cells",
-    "rmse": "root mean squared error on held-out cells",
-}
 EDGES = ((0, -0.5), (1, 0.5))
 MOST_IN_CELLS = 10
 """Symbols of an alphabet whose counts are written into the cells of a figure, at most."""
@@ -57,15 +52,15 @@ def plotly_js() -> str:
 
 
 # ---------------------------------------------------------------- the choice of λ and ξ
-def curves(choice: Choice) -> Figure:
+def curves(found: TuningScores) -> Figure:
     """Draw the score against λ, one curve for each ξ, with standard errors, and the pair that was chosen."""
-    lams, xis = (sorted({getattr(c, name) for c in choice.tried}) for name in ("lam", "xi"))
+    lams, xis = found.lams.tolist(), found.xis.tolist()
     log = lams[0] > 0
     # Curves often coincide: each stands a little beside its λ, so that its bars can be seen.
     beside = {xi: 1 + 0.015 * log * (i - (len(xis) - 1) / 2) for i, xi in enumerate(xis)}
-    data = [_curve(choice, xi, i, beside[xi]) for i, xi in enumerate(xis)]
-    data.append(_chosen("scatter", beside[choice.xi] * choice.lam, _unit(choice) * choice.best.score))
-    places, texts = listed(np.array(lams)), [number(lam) for lam in lams]
+    data = [_curve(one, i, beside[one.xi]) for i, one in enumerate(found.curves)]
+    data.append(_chosen("scatter", beside[found.xi] * found.lam, found.score))
+    places, texts = listed(found.lams), [number(lam) for lam in lams]
     every = max(1, -(-len(lams) // 6))
     few = {"tickvals": places[::every], "ticktext": texts[::every]}
     x = axis("strength of low rank, λ", type="log" if log else "linear", tickvals=places, ticktext=texts)
@@ -77,32 +72,26 @@ def curves(choice: Choice) -> Figure:
         400,
         narrow={"xaxis": few},
         xaxis=x,
-        yaxis=axis(METRICS[choice.metric]),
+        yaxis=axis(found.label),
         showlegend=True,
         legend=legend,
     )
 
 
-def _unit(choice: Choice) -> float:
-    """Wrong symbols are shown in per cent."""
-    return 100.0 if choice.metric == "error" else 1.0
-
-
-def _curve(choice: Choice, xi: float, place: int, beside: float) -> Figure:
-    some = sorted((c for c in choice.tried if c.xi == xi), key=lambda c: c.lam)
-    score, error = (_unit(choice) * np.array([getattr(c, name) for c in some]) for name in ("score", "error"))
-    colour = ROUNDING if xi == 0 else SERIES[place % len(SERIES)]
+def _curve(one: TuningCurve, place: int, beside: float) -> Figure:
+    colour, xi = ROUNDING if one.xi == 0 else SERIES[place % len(SERIES)], number(one.xi)
+    points = zip(one.lam.tolist(), one.error.tolist(), one.rank.tolist(), strict=True)
     return trace(
         "scatter",
         mode="lines+markers",
-        name=f"ξ = {number(xi)}" + " (plain)" * (xi == 0),
-        x=listed(beside * np.array([c.lam for c in some])),
-        y=listed(score),
-        error_y={"type": "data", "array": listed(error), "thickness": 1, "width": 3, "color": colour},
-        customdata=[[number(c.lam), number(xi), number(e, 2), c.rank] for c, e in zip(some, error, strict=True)],
+        name=f"ξ = {xi}" + " (plain)" * (one.xi == 0),
+        x=listed(beside * one.lam),
+        y=listed(one.score),
+        error_y={"type": "data", "array": listed(one.error), "thickness": 1, "width": 3, "color": colour},
+        customdata=[[number(lam), xi, number(error, 2), rank] for lam, error, rank in points],
         hovertemplate="λ %{customdata[0]}, ξ %{customdata[1]}<br>score %{y:.4g} ± %{customdata[2]}"
         "<br>rank %{customdata[3]}<extra></extra>",
-        line={"color": colour, "width": 2, "dash": "dot" if xi == 0 else "solid"},
+        line={"color": colour, "width": 2, "dash": "dot" if one.xi == 0 else "solid"},
         marker={"color": colour, "size": 7, "symbol": MARKERS[place % len(MARKERS)]},
     )
 
@@ -113,28 +102,25 @@ def _chosen(kind: str, x: float, y: float, **more: Any) -> Figure:
     return trace(kind, **(plain | more))
 
 
-def _grid(choice: Choice) -> tuple[list[str], list[str], list[list[float | None]], tuple[int, int]]:
-    """The λ and ξ tried, the scores (ξ by λ), and the place of the chosen pair."""
-    lams, xis, scores = choice.surface()
-    place = int(np.searchsorted(lams, choice.lam)), int(np.searchsorted(xis, choice.xi))
-    texts = ([number(value) for value in values.tolist()] for values in (lams, xis))
-    return *texts, [listed(row) for row in _unit(choice) * scores.T], place  # type: ignore[return-value]
+def _grid(found: TuningScores) -> tuple[list[str], list[str], list[list[float | None]]]:
+    """Return the λ and ξ tried as text, and the scores (ξ by λ)."""
+    lams, xis = ([number(value) for value in values.tolist()] for values in (found.lams, found.xis))
+    return lams, xis, [listed(row) for row in found.grid]
 
 
-def _colours(choice: Choice, name: str) -> Figure:
-    """The range of colours, from the best score on: differences of some standard errors are to be seen."""
-    scores = _unit(choice) * np.array([c.score for c in choice.tried])
-    low, high = float(scores.min()), float(scores.max())
-    reach = 6 * _unit(choice) * choice.best.error
+def _colours(found: TuningScores, name: str) -> Figure:
+    """Return the range of colours, from the best score on: differences of some standard errors have to show."""
+    low, high = float(np.nanmin(found.grid)), float(np.nanmax(found.grid))
+    reach = 6 * found.error
     return {
         f"{name}min": low,
         f"{name}max": min(high, low + reach) if reach > 0 and high > low else max(high, low + 1e-9),
     }
 
 
-def score_map(choice: Choice) -> Figure:
+def score_map(found: TuningScores) -> Figure:
     """Draw the score of every pair that was tried as a map."""
-    lams, xis, z, place = _grid(choice)
+    lams, xis, z = _grid(found)
     said = [[[lam, xi] for lam in lams] for xi in xis]
     cells = trace(
         "heatmap",
@@ -144,7 +130,7 @@ def score_map(choice: Choice) -> Figure:
         texttemplate="%{text}",
         textfont={"size": 12},
         colorscale=GOOD,
-        **_colours(choice, "z"),
+        **_colours(found, "z"),
         showscale=False,
         xgap=2,
         ygap=2,
@@ -156,17 +142,17 @@ def score_map(choice: Choice) -> Figure:
     x = axis("strength of low rank, λ", tickvals=list(range(len(lams))), ticktext=lams, showgrid=False)
     y = axis("strength of discreteness, ξ", tickvals=list(range(len(xis))), ticktext=xis, showgrid=False)
     caption = (
-        f"One cell for each pair, with its score ({METRICS[choice.metric]}): the colour fades from the best to "
+        f"One cell for each pair, with its score ({found.label}): the colour fades from the best to "
         "six standard errors above, the pair with the outline was chosen, and empty pairs were not tried."
     )
     outline: Figure = {"type": "rect", "line": {"color": INK, "width": 3}}
-    outline |= {f"{name}{end}": at + side for name, at in zip("xy", place, strict=True) for end, side in EDGES}
+    outline |= {f"{name}{end}": at + side for name, at in zip("xy", found.place, strict=True) for end, side in EDGES}
     return figure([cells], caption, 380, narrow={"xaxis": few}, xaxis=x, yaxis=y, shapes=[outline], dragmode=False)
 
 
-def surface(choice: Choice) -> Figure:
+def surface(found: TuningScores) -> Figure:
     """Draw the scores over λ and ξ in three dimensions, with a point for every pair that was tried."""
-    lams, xis, z, place = _grid(choice)
+    (lams, xis, z), place = _grid(found), found.place
     at = [(i, j, v) for j, row in enumerate(z) for i, v in enumerate(row) if v is not None]
     still = {name: {"highlight": False} for name in "xyz"}
     sheet = trace(
@@ -177,7 +163,7 @@ def surface(choice: Choice) -> Figure:
         opacity=0.75,
         hoverinfo="skip",
         contours=still,
-        **_colours(choice, "c"),
+        **_colours(found, "c"),
     )
     dots = trace(
         "scatter3d",
@@ -201,7 +187,7 @@ def surface(choice: Choice) -> Figure:
         "aspectratio": {"x": 1.2, "y": 1, "z": 0.7},
     }
     caption = (
-        f"Height is the score ({METRICS[choice.metric]}), and lower is better; turn it with the mouse or a finger. "
+        f"Height is the score ({found.label}), and lower is better; turn it with the mouse or a finger. "
         "Small dots are pairs that were tried, the large one was chosen."
     )
     return figure([sheet, dots, best], caption, 440, scene=scene, margin={"l": 0, "r": 0, "t": 0, "b": 0})
@@ -215,26 +201,26 @@ PANELS = {
 }
 
 
-def convergence(history: Mapping[str, NDArray[Any]]) -> Figure:
+def convergence(found: Convergence) -> Figure:
     """Draw the objective, the certificate where there is one, and the rank, by iteration."""
-    series = {name: history[name].astype(float) for name in PANELS if name in history}
-    series = {name: values for name, values in series.items() if np.isfinite(values).any()}
+    every = {name: getattr(found, name) for name in PANELS}
+    series = {name: one for name, one in every.items() if len(one)}
     count = max(len(series), 1)
     layout: Figure = {"xaxis": axis("iteration", anchor=f"y{count if count > 1 else ''}")}
     data = []
-    for i, (name, values) in enumerate(series.items()):
-        colour, seen, place = PANELS[name][0], np.isfinite(values), str(i + 1) if i else ""
-        log = name != "rank" and bool((values[seen] > 0).all())
+    for i, (name, one) in enumerate(series.items()):
+        colour, place = PANELS[name][0], str(i + 1) if i else ""
+        log = name != "rank" and bool((one.values > 0).all())
         bottom = 1 - (i + 1) / count
         domain = [bottom + 0.06 * (bottom > 1e-9), 1 - i / count]
         layout[f"yaxis{place}"] = axis(name, domain=domain, type="log" if log else "linear", nticks=4)
         data.append(
             trace(
                 "scatter",
-                mode="lines+markers" if seen.sum() < 30 else "lines",
+                mode="lines+markers" if len(one) < 30 else "lines",
                 name=name,
-                x=history["iteration"][seen].tolist(),
-                y=listed(values[seen]),
+                x=one.iteration.tolist(),
+                y=listed(one.values),
                 yaxis=f"y{place}",
                 line={"color": colour, "width": 2, "shape": "hv" if name == "rank" else "linear"},
                 hovertemplate=f"iteration %{{x}}<br>{name} %{{y:.6g}}<extra></extra>",
@@ -246,24 +232,25 @@ def convergence(history: Mapping[str, NDArray[Any]]) -> Figure:
 
 
 # ---------------------------------------------------------------- hidden cells
-def scores(evaluation: Evaluation) -> Figure:
+def scores(found: WayScores) -> Figure:
     """Draw how many hidden cells each way got right, with standard errors; where no column has symbols, the error."""
-    ways, symbols = evaluation.ways, bool(np.isfinite(evaluation.ours.exact))
+    count, symbols = len(found.names), found.symbols
     colours = {"ours": OURS, "rounding": ROUNDING, "baseline": BASELINE}
-    texts = [percent(way.exact, way.error) if symbols else number(way.rmse) for way in ways]
-    names = [drawn(way.label, 60) for way in ways]
+    both = zip(found.values.tolist(), found.errors.tolist(), strict=True)
+    texts = [f"{value:.1f} ± {error:.1f} %" if symbols else number(value) for value, error in both]
+    names = [drawn(name, 60) for name in found.names]
     bars = trace(
         "bar",
         orientation="h",
         width=0.36,
-        x=listed(np.array([100 * way.exact if symbols else way.rmse for way in ways])),
-        y=[-i for i in range(len(ways))],
-        marker={"color": [colours[way.kind] for way in ways]},
+        x=listed(found.values),
+        y=[-i for i in range(count)],
+        marker={"color": [colours[kind] for kind in found.kinds]},
         customdata=[list(both) for both in zip(names, texts, strict=True)],
         hovertemplate="%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
     )
     if symbols:
-        error = listed(np.array([100 * way.error for way in ways]))
+        error = listed(found.errors)
         bars["error_x"] = {"type": "data", "array": error, "color": INK, "thickness": 1.2, "width": 4}
     plain = {
         "x": 0,
@@ -278,19 +265,20 @@ def scores(evaluation: Evaluation) -> Figure:
         for i, (name, text) in enumerate(zip(names, texts, strict=True))
     ]
     if symbols:
-        x = axis("hidden cells with the right symbol, %", range=[0, 100])
+        x = axis(found.label, range=[0, 100])
         caption = "Longer is better: the same hidden cells, filled in each way; the thin bars are one standard error."
     else:
-        x = axis("root mean squared error, in units of each column", rangemode="tozero")
+        x = axis(found.label, rangemode="tozero")
         caption = "Shorter is better: the error on the same hidden cells, estimated in each way."
-    y = {"visible": False, "range": [0.7 - len(ways), 0.65], "fixedrange": True}
+    y = {"visible": False, "range": [0.7 - count, 0.65], "fixedrange": True}
     margin = {"l": 8, "r": 14, "t": 4, "b": 48}
-    return figure([bars], caption, 70 + 58 * len(ways), xaxis=x, yaxis=y, annotations=notes, margin=margin)
+    return figure([bars], caption, 70 + 58 * count, xaxis=x, yaxis=y, annotations=notes, margin=margin)
 
 
-def confusion(table: NDArray[np.int64], names: Sequence[str]) -> Figure:
+def confusion(found: Confusion) -> Figure:
     """Draw how often each true symbol became each symbol: colours are shares of the row."""
-    share = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    names, table, share = found.names, found.counts, found.share
+    share = np.where(np.isnan(share), 0.0, share)
     labels = [drawn(name, 16) for name in names]
     cells = trace(
         "heatmap",
@@ -326,7 +314,7 @@ def confusion(table: NDArray[np.int64], names: Sequence[str]) -> Figure:
     )
 
 
-def _counted(table: NDArray[np.int64], share: NDArray[np.float64], digits: int) -> list[list[str]]:
+def _counted(table: NDArray[np.int64], share: Array, digits: int) -> list[list[str]]:
     """Counts and shares, to be written into cells."""
     both = zip(table.tolist(), share.tolist(), strict=True)
     return [[f"{n:,}<br>{percent(s, digits=digits)}" for n, s in zip(*row, strict=True)] for row in both]
@@ -345,15 +333,14 @@ def _height(names: Sequence[str]) -> int:
     return min(max(110 + 54 * len(names), 300), 560)
 
 
-def recall(table: NDArray[np.int64], names: Sequence[str]) -> Figure:
+def recall(found: Confusion) -> Figure:
     """Draw for each symbol the share of its hidden cells that got it."""
-    total = table.sum(axis=1)
-    share = np.where(total > 0, np.diag(table) / np.maximum(total, 1), np.nan)
+    names, total = found.names, found.total
     place = list(range(len(names)))
     bars = trace(
         "bar",
         x=place,
-        y=listed(100 * share),
+        y=listed(100 * found.recall),
         width=0.62,
         marker={"color": OURS},
         customdata=[[drawn(name), f"{n:,}"] for name, n in zip(names, total.tolist(), strict=True)],

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from snapimpute.alphabet import Alphabet
 from snapimpute.experiments.comparison import Outcome
+from snapimpute.figures import Convergence, names
 from snapimpute.files import write_atomically
 from snapimpute.metrics import Reliability
 from snapimpute.observations import Observations
@@ -52,7 +53,7 @@ def completion(
     draw_matrix(before, table[order], alphabet, f"known: {100 * known.density:.1f} % of the cells")
     image = draw_matrix(after, filled[order], alphabet, "completed")
     bar = top.colorbar(image, ax=[before, after], shrink=0.7, aspect=12, ticks=np.arange(len(alphabet)))
-    bar.ax.set_yticklabels([f"{a:g}" for a in alphabet])
+    bar.ax.set_yticklabels(names(alphabet))
     left, right = bottom.subplots(1, 2)
     _convergence(left, outcomes)
     _errors(right, outcomes)
@@ -87,7 +88,7 @@ def save(figure: Figure, path: Path) -> None:
 def _convergence(axis: Any, outcomes: Sequence[Outcome]) -> None:
     fitted = [(o.result, o.method.discrete_aware) for o in outcomes if o.result is not None and o.method is not None]
     for result, aware in fitted:
-        draw_certificate(axis, result.history, result.x.s, color=AWARE if aware else PLAIN, alpha=0.75, lw=1.4)
+        draw_certificate(axis, Convergence.of(result), color=AWARE if aware else PLAIN, alpha=0.75, lw=1.4)
     axis.plot([], [], color=PLAIN, label="plain")
     axis.plot([], [], color=AWARE, label="discrete-aware")
     axis.set(title="convergence", xlabel="iteration (nothing is known while λ is still coming down)")

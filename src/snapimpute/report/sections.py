@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from snapimpute.codebook import Codebook
 from snapimpute.estimator import SnapImputer
 from snapimpute.evaluation import Evaluation, Way
+from snapimpute.figures import Confusion, Convergence, TuningScores, WayScores, reliability_of
 from snapimpute.observations import Observations
 from snapimpute.report import charts, heatmap
 from snapimpute.report.canvas import Figure
@@ -162,39 +162,38 @@ def _status(imputer: SnapImputer) -> Text:
 
 # ---------------------------------------------------------------- how it was fitted
 def _choice(imputer: SnapImputer, figures: dict[str, Figure]) -> Text | None:
-    choice = imputer.choice_
-    if choice is None:
+    if imputer.choice_ is None:
         return None
-    lams, xis, _ = choice.surface()
+    found = TuningScores.of(imputer)
     views = [("choice-curves", "Curves")]
-    figures["choice-curves"] = charts.curves(choice)
-    if lams.size > 1 and xis.size > 1:
+    figures["choice-curves"] = charts.curves(found)
+    if found.lams.size > 1 and found.xis.size > 1:
         views += [("choice-map", "Map"), ("choice-surface", "3-D surface")]
-        figures["choice-map"], figures["choice-surface"] = charts.score_map(choice), charts.surface(choice)
-    unit, sign = (100.0, " %") if choice.metric == "error" else (1.0, "")
+        figures["choice-map"], figures["choice-surface"] = charts.score_map(found), charts.surface(found)
     tried = [
         {
-            "lam": number(c.lam),
-            "xi": number(c.xi),
-            "score": f"{unit * c.score:.4g} ± {unit * c.error:.2g}{sign}",
-            "rank": f"{c.rank:,}",
-            "chosen": c == choice.best,
+            "lam": number(lam),
+            "xi": number(curve.xi),
+            "score": f"{score:.4g} ± {error:.2g}{' %' * found.percent}",
+            "rank": f"{rank:,}",
+            "chosen": (lam, curve.xi) == (found.lam, found.xi),
         }
-        for c in sorted(choice.tried, key=lambda c: (c.xi, -c.lam))
+        for curve in found.curves
+        for lam, score, error, rank in zip(*(one[::-1].tolist() for one in curve.columns), strict=True)
     ]
-    best = f"λ = {number(choice.lam)} and ξ = {number(choice.xi)}"
-    return {"views": views, "tried": tried, "best": best, "metric": charts.METRICS[choice.metric]}
+    best = f"λ = {number(found.lam)} and ξ = {number(found.xi)}"
+    return {"views": views, "tried": tried, "best": best, "metric": found.label}
 
 
 def _convergence(imputer: SnapImputer, figures: dict[str, Figure]) -> Text:
     if imputer.n_iter_:
-        figures["convergence"] = charts.convergence(imputer.history_)
+        figures["convergence"] = charts.convergence(Convergence.of(imputer))
     return {"count": plural(imputer.n_iter_, "iteration"), "rank": int(imputer.singular_values_.size)}
 
 
 # ---------------------------------------------------------------- hidden cells
 def _scores(evaluation: Evaluation, figures: dict[str, Figure]) -> Text:
-    figures["scores"] = charts.scores(evaluation)
+    figures["scores"] = charts.scores(WayScores.of(evaluation))
     ways = [
         {
             "label": way.label,
@@ -218,11 +217,11 @@ def _confusion(evaluation: Evaluation, col_name: Name, figures: dict[str, Figure
     ]
     kinds = []
     for place, kind in enumerate(found[:MOST_KINDS]):
-        table, symbols, of = _frequent(evaluation, kind)
-        figures[f"confusion-{place}"] = charts.confusion(table, symbols)
-        figures[f"recall-{place}"] = charts.recall(table, symbols)
-        total = table.sum(axis=1, keepdims=True)
-        share = np.where(total > 0, table / np.maximum(total, 1), np.nan)
+        whole = Confusion.of(evaluation, kind=kind)
+        table = whole.most_frequent(MOST_SYMBOLS)
+        symbols, of = table.names, len(whole.names)
+        figures[f"confusion-{place}"] = charts.confusion(table)
+        figures[f"recall-{place}"] = charts.recall(table)
         kinds.append(
             {
                 "name": _kind_name(book, kind, col_name),
@@ -231,22 +230,13 @@ def _confusion(evaluation: Evaluation, col_name: Name, figures: dict[str, Figure
                 "cut": f"The {len(symbols)} most frequent of {of} symbols are shown." * (of > len(symbols)),
                 "rows": [
                     (name, [(f"{n:,}", percent(s)) for n, s in zip(row, rates, strict=True)])
-                    for name, row, rates in zip(symbols, table.tolist(), share.tolist(), strict=True)
+                    for name, row, rates in zip(symbols, table.counts.tolist(), table.share.tolist(), strict=True)
                 ]
                 if len(symbols) <= MOST_TABLED
                 else [],
             }
         )
     return {"kinds": kinds, "cut": f"the {MOST_KINDS} with most cells of {len(found)}" * (len(found) > MOST_KINDS)}
-
-
-def _frequent(evaluation: Evaluation, kind: int) -> tuple[NDArray[np.int64], list[str], int]:
-    """The confusion of a kind of columns, of the symbols that are met most, and how many there are."""
-    table, alphabet = evaluation.confusion(kind), evaluation.codebook.kinds[kind]
-    met = table.sum(axis=0) + table.sum(axis=1)
-    few = np.sort(np.argsort(-met, kind="stable")[:MOST_SYMBOLS])
-    texts = [symbol(alphabet, a) for a in alphabet] if alphabet is not None else []
-    return table[np.ix_(few, few)], [texts[i] for i in few.tolist()], len(texts)
 
 
 def _kind_name(book: Codebook, kind: int, col_name: Name) -> str:
@@ -259,7 +249,7 @@ def _kind_name(book: Codebook, kind: int, col_name: Name) -> str:
 
 
 def _reliability(evaluation: Evaluation, figures: dict[str, Figure]) -> Text | None:
-    found = evaluation.reliability()
+    found = reliability_of(evaluation)
     if found is None:
         return None
     figures["reliability"] = charts.reliability(found)
