@@ -1,4 +1,4 @@
-"""The finite alphabet A = {a_1 < ... < a_K} that the entries of a matrix come from."""
+"""Finite alphabets A = {a_1 < ... < a_K}: the values that cells can have."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Alphabet:
     symbols : array of float
         At least one symbol; sorted on construction, duplicates refused.
     labels : tuple of str, optional
-        What the symbols stand for, from lowest to highest; the symbols are then 0, 1, 2, ….
+        Names of the symbols, from lowest to highest; the symbols are then 0, 1, 2, ….
 
     Examples
     --------
@@ -114,11 +114,11 @@ class Alphabet:
         return ", ".join(names)
 
     def names(self) -> list[str]:
-        """The symbols as text: a number, or a label in quotes."""
+        """Return the symbols as text: a number, or a label in quotes."""
         return [f"{a:.15g}" for a in self] if self.labels is None else [repr(label) for label in self.labels]
 
     def decode(self, symbols: ArrayLike) -> NDArray[Any]:
-        """Return what symbols stand for: their labels, or themselves; NaN stays, as None among labels."""
+        """Return the labels of symbols, or the symbols if there are none; NaN stays, as None among labels."""
         values = np.asarray(symbols, dtype=np.float64)
         if self.labels is None:
             return values
@@ -132,12 +132,12 @@ class Alphabet:
         ----------
         values : array of objects
         place : callable, optional
-            Gives for the position of a value how a message names it.
+            Takes the position of a value, and returns its name for a message.
 
         Raises
         ------
         ValueError
-            For a value that is no label, naming it and how many there are.
+            If a value is no label. The message names the first one and counts all.
         """
         codes: dict[Any, float] = {label: float(code) for code, label in enumerate(self.labels or ())}
         known = (
@@ -165,11 +165,11 @@ class Alphabet:
 
     @property
     def is_integer(self) -> bool:
-        """Whether every symbol is a whole number."""
+        """True if every symbol is a whole number."""
         return bool(np.all(self.symbols == np.round(self.symbols)))
 
     def indices(self, x: ArrayLike, offset: ArrayLike = 0.0) -> NDArray[np.intp]:
-        """Position of the symbol nearest to ``x + offset``; a tie goes to the larger symbol, NaN is refused."""
+        """Return the position of the symbol nearest to ``x + offset``; a tie goes to the larger symbol."""
         values = np.asarray(x, dtype=np.float64) + np.asarray(offset, dtype=np.float64)
         lost = int(np.isnan(values).sum())
         if lost:
@@ -187,18 +187,18 @@ class Alphabet:
         ----------
         x : array_like
         offset : array_like, optional
-            What was subtracted from the data before ``x`` was estimated (the
-            mean, or biases): the alphabet that ``x`` lives on is ``A - offset``.
+            The mean, or biases, subtracted from the data before ``x`` was
+            estimated: ``x`` lives on the alphabet ``A - offset``.
 
         Raises
         ------
         ValueError
-            If a value is NaN: there is no nearest symbol.
+            If a value is NaN: it has no nearest symbol.
         """
         return self.symbols[self.indices(x, offset)]
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each value is a symbol, up to rounding error (of float32 data: 0.1 is stored as 0.100000001)."""
+        """Tell which values are symbols, up to rounding error: float32 stores 0.1 as 0.100000001."""
         values = np.asarray(x, dtype=np.float64)
         gap = np.diff(self.symbols).min(initial=np.inf)
         tolerance = min(1e-6 * float(np.abs(self.symbols).max()), 1e-3 * float(gap))
@@ -210,7 +210,7 @@ class Alphabet:
         return Alphabet(self.symbols - float(offset))
 
     def frequencies(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Share of each symbol among ``values``; the shares sum to one.
+        """Return the share of each symbol among ``values``; the shares sum to one.
 
         Examples
         --------
@@ -233,7 +233,7 @@ AlphabetLike = Alphabet | str | Sequence[float] | Sequence[str] | NDArray[np.flo
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value says that there is none: None, NaN, NaT or pandas' NA, which has no truth value."""
+    """Return True for None, NaN, NaT and pandas' NA, which has no truth value."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
 
 

@@ -1,7 +1,7 @@
-"""What any completion has to beat: one number for all entries, or one number for each row and column.
+"""Baselines that any completion has to beat: one number for all cells, or one for each row and column.
 
-Each baseline is made from observations by its `fit` and gives estimates at any
-cells by `entries`.
+`fit` makes a baseline from observations, and `entries` gives its estimates at
+any cells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ConstantMean", "DampedBiases", "Mode"]
 
 @dataclass(frozen=True)
 class ConstantMean:
-    """The mean of the observed values, for every entry: the constant with the least squared error.
+    """Estimate every cell by the mean of the observed values, the constant with the least squared error.
 
     Examples
     --------
@@ -45,9 +45,9 @@ class ConstantMean:
 
 @dataclass(frozen=True)
 class Mode:
-    """The most frequent observed symbol, for every entry: the constant that is right most often.
+    """Fill every cell with the most frequent symbol, the constant that is right most often.
 
-    Of equally frequent symbols it is the smallest.
+    Of equally frequent symbols the smallest is taken.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Mode:
 
 @dataclass(frozen=True, eq=False)
 class DampedBiases:
-    """Estimate μ + b_i + c_j: the mean, and how far each row and each column lies from it.
+    """Estimate μ + b_i + c_j: the mean, plus a bias for each row and each column.
 
     The biases solve, by alternating damped means,
 
@@ -114,8 +114,8 @@ class DampedBiases:
         ----------
         observations : Observations
         damping_rows, damping_cols : float
-            How many observations of an average row or column are imagined in
-            addition to those there are; 0 is no damping, infinity no bias.
+            Pseudo-count: so many average observations are added to each row or
+            column. 0 means no damping, infinity no bias.
         max_sweeps : int
         tol : float
             Stop when no bias moves by more than `tol` times the standard
@@ -156,7 +156,7 @@ class DampedBiases:
 def alternated(
     columns: Callable[[Any], Any], rows: Callable[[Any], Any], start: tuple[Any, Any], max_sweeps: int, least: float
 ) -> tuple[Any, Any]:
-    """Row and column biases, each the best given the other in turn, until none moves by more than ``least``."""
+    """Fit row and column biases in turn, each given the other, until none moves by more than ``least``."""
     b, c = start
     for _ in range(max_sweeps):
         before = b, c
@@ -169,7 +169,7 @@ def alternated(
 
 def _damped_counts(index: NDArray[np.int32], size: int, damping: float) -> NDArray[np.float64]:
     counts = np.bincount(index, minlength=size) + float(damping)
-    return np.where(counts > 0, counts, 1.0)  # without observation and damping: 0 / 1, a bias of 0
+    return np.where(counts > 0, counts, 1.0)  # no observation, no damping: 0 / 1, a bias of 0
 
 
 def check_cells(

@@ -1,4 +1,4 @@
-"""What the machine has to give: how much memory a process may still take, how long work takes; and that in words."""
+"""Memory left on this machine, time of a piece of work, and both as people read them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
 UNITS |= {f"{letter}{end}": 1024**power for power, letter in enumerate("kmgt", 1) for end in ("", "ib")}
 """kB, MB, GB, TB are powers of 1000; KiB, MiB, GiB, TiB, and K, M, G, T, powers of 1024."""
 
-# The two versions of control groups: where they are mounted; limit, usage, and what of it can be taken back at once.
+# The two versions of control groups: mount point, files of limit and usage, names of reclaimable memory.
 _V2 = ("", "memory.max", "memory.current", ("inactive_file", "active_file"))
 _V1 = ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
 
 
 def available_memory() -> int | None:
-    """Bytes that this process may still take without swapping or being ended; None where nobody tells.
+    """Return the bytes that this process may still take without swapping or being killed; None if unknown.
 
-    The environment variable SNAPIMPUTE_MAX_MEMORY, if it is set ("4GiB",
-    "500MB", or plain bytes). Else the least of what the system has available
-    and what the limits of the control groups (containers, batch systems) leave;
-    files that are only cached count as free. Systems that tell neither are asked
-    for their pages of memory, free ones or, as a bound, all.
+    The environment variable SNAPIMPUTE_MAX_MEMORY comes first, if it is set
+    ("4GiB", "500MB", or plain bytes). Else the smaller of two numbers counts: the
+    memory that the system has available, and the rest below the limits of the
+    control groups (containers, batch systems). Cached files count as free. Where
+    neither is known, POSIX gives the free pages or, as a bound, all pages.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def available_memory() -> int | None:
 
 
 def parse_size(text: str, name: str = "a size") -> int:
-    """Bytes of a size in words.
+    """Read a size such as "4GiB" as bytes.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def parse_size(text: str, name: str = "a size") -> int:
 
 
 def clock(work: Callable[[], object], runs: int = 2) -> float:
-    """Seconds of the fastest of some runs; never 0."""
+    """Time the fastest of some runs, in seconds; never 0."""
     times = []
     for _ in range(runs):
         begin = time.perf_counter()
@@ -73,7 +73,7 @@ def clock(work: Callable[[], object], runs: int = 2) -> float:
 
 
 def in_words(size: float) -> str:
-    """A number of bytes as people read it.
+    """Write a number of bytes as people read it.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def in_words(size: float) -> str:
 
 
 def operations_in_words(count: float) -> str:
-    """A number of operations as people read it.
+    """Write a number of operations as people read it.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def operations_in_words(count: float) -> str:
 
 
 def seconds_in_words(seconds: float) -> str:
-    """A time as people read it.
+    """Write a time as people read it.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def seconds_in_words(seconds: float) -> str:
 
 
 def _scaled(amount: float, base: int, units: tuple[str, ...]) -> str:
-    """In the largest unit of which there is about one at least."""
+    """Write an amount in the largest unit that leaves about one or more."""
     power = max((p for p in range(1, len(units)) if amount >= 0.95 * base**p), default=0)
     return f"{_short(amount / base**power) if power else round(amount)} {units[power]}"
 
@@ -119,7 +119,7 @@ def _short(number: float) -> str:
 
 
 def _system() -> int | None:
-    """MemAvailable of Linux."""
+    """Read MemAvailable of Linux."""
     for line in _lines(PROC / "meminfo"):
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
@@ -128,12 +128,12 @@ def _system() -> int | None:
 
 
 def _left_by_groups() -> Iterator[int]:
-    """What is left below the limit of each control group that this process is in."""
+    """Yield the memory left below the limit of each control group of this process."""
     for line in _lines(PROC / "self" / "cgroup"):
         number, controllers, path = line.split(":", 2)
         if number == "0" or "memory" in controllers.split(","):
             version = _V2 if number == "0" else _V1
-            # In a container the path may be that of the host; the root, which is always looked at, is then its own.
+            # In a container the path may be the host's. The root is always checked, and is then the container's own.
             group = path.strip("/").split("/")
             for depth in range(len(group), -1, -1):
                 left = _left(CGROUPS.joinpath(version[0], *group[:depth]), version)
@@ -142,7 +142,7 @@ def _left_by_groups() -> Iterator[int]:
 
 
 def _left(folder: Path, version: tuple[str, str, str, tuple[str, ...]]) -> int | None:
-    """The limit less what is in use and cannot be taken back; None where there is no limit."""
+    """Return the limit less the memory in use that cannot be reclaimed; None without a limit."""
     _, limit_name, usage_name, reclaimable = version
     limit, usage = _number(folder / limit_name), _number(folder / usage_name)
     if limit is None or usage is None:
@@ -153,7 +153,7 @@ def _left(folder: Path, version: tuple[str, str, str, tuple[str, ...]]) -> int |
 
 
 def _pages() -> int | None:
-    """By POSIX: pages that are free, or else all that there are."""
+    """Return the memory of the free pages, or else of all pages, as POSIX counts them."""
     for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):
         try:
             pages, size = os.sysconf(name), os.sysconf("SC_PAGE_SIZE")
@@ -165,13 +165,13 @@ def _pages() -> int | None:
 
 
 def _number(path: Path) -> int | None:
-    """The whole number that a file holds; None for "max" or no such file."""
+    """Read a whole number from a file; None for "max" or a missing file."""
     text = "".join(_lines(path)).strip()
     return int(text) if text.isdecimal() else None
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a small file; none if it cannot be read."""
+    """Read the lines of a small file; none if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,8 +1,8 @@
 """Scores of an estimate against the truth, as plain functions of two arrays.
 
-Distances (`nmse`, `rmse`, `mae`) take an estimate as it is. `exact_match`,
-`confusion`, `recall_per_symbol` and `quadratic_weighted_kappa` take one that has
-been decided, that is, replaced by symbols; `scores` computes both kinds at once.
+Distances (`nmse`, `rmse`, `mae`) take the raw estimate. `exact_match`,
+`confusion`, `recall_per_symbol` and `quadratic_weighted_kappa` take decided
+symbols. `scores` computes both kinds at once.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def quadratic_weighted_kappa(truth: ArrayLike, estimate: ArrayLike) -> float:
     the estimate were independent of the truth with the same frequencies: 1 is
     perfect, 0 is no better than chance. For equally spaced symbols this is the
     usual quadratic weighted kappa, which counts positions in the alphabet;
-    for other alphabets, far symbols count as far. NaN if both arrays
-    hold one and the same symbol only, where chance cannot be told from skill.
+    for other alphabets the distance is that of the values. NaN if both arrays
+    hold one and the same symbol only: chance and skill then look alike.
 
     Notes
     -----
@@ -145,7 +145,7 @@ def quadratic_weighted_kappa(truth: ArrayLike, estimate: ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How often what was said with a confidence came true, by bins of the confidence."""
+    """Confidence and accuracy of predictions, by bins of the confidence."""
 
     confidence: NDArray[np.float64]
     """Mean probability of the likeliest symbol in each bin."""
@@ -160,7 +160,7 @@ class Reliability:
 
 
 def reliability(truth: ArrayLike, probabilities: ArrayLike, alphabet: AlphabetLike, *, bins: int = 15) -> Reliability:
-    """Compare how probable the likeliest symbol was said to be with how often it was right.
+    """Compare the stated probability of the likeliest symbol with the share of cells where it was right.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def reliability(truth: ArrayLike, probabilities: ArrayLike, alphabet: AlphabetLi
 
 
 def binned(sure: NDArray[np.float64], right: NDArray[np.bool_], *, bins: int = 15) -> Reliability:
-    """Compare how sure something was with whether it was right, by equally wide bins; see `reliability`."""
+    """Compare confidence with accuracy in equally wide bins; see `reliability`."""
     where = np.minimum((sure * bins).astype(np.intp), bins - 1)
     count = np.bincount(where, minlength=bins)
     used = count > 0
@@ -259,7 +259,7 @@ def _pair(truth: ArrayLike, estimate: ArrayLike) -> tuple[NDArray[np.float64], N
 
 
 def _codes(symbols: Alphabet, values: NDArray[np.float64], name: str | None) -> NDArray[np.intp]:
-    """Positions in the alphabet; with a name, values off the alphabet are an error, else they are snapped."""
+    """Return positions in the alphabet; values off it are an error if they have a name, else they are snapped."""
     if name is not None:
         outside = ~symbols.contains(values)
         if outside.any():

@@ -1,4 +1,4 @@
-"""What is known of a matrix: an explicit list of cells and their values, and ways to split it."""
+"""The observed cells of a matrix: an explicit list with their values, and ways to split it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Observations:
         Raises
         ------
         ValueError
-            Naming the first offending cell, in the order given, and how many there are.
+            If a cell is refused. The message names the first one, in the order given, and counts all.
         """
         r, c, v = as_index(rows, "rows"), as_index(cols, "cols"), as_float(values)
         if not r.size == c.size == v.size:
@@ -205,7 +205,7 @@ class Observations:
 
     @property
     def density(self) -> float:
-        """Share of the cells that is observed, |Ω| / mn."""
+        """Share of observed cells, |Ω| / mn."""
         return len(self) / (self.shape[0] * self.shape[1])
 
     @cached_property
@@ -215,7 +215,7 @@ class Observations:
 
     @cached_property
     def by_col(self) -> Compressed:
-        """Column pointers, row indices, and where each entry stands in `values`."""
+        """Column pointers, row indices, and the position of each entry in `values`."""
         order = np.argsort(self.cols, kind="stable")  # stable: rows stay sorted inside a column
         if len(self) <= MAX_SIDE:
             order = order.astype(np.int32)
@@ -239,7 +239,7 @@ class Observations:
         return self._on_same_cells(frozen(v))
 
     def astype(self, dtype: DTypeLike) -> Observations:
-        """Return the same cells with their values in another precision, for a solver that is to run in it."""
+        """Return the same cells with their values in another precision, for a solver that runs in it."""
         if self.values.dtype == np.dtype(dtype):
             return self
         return self._on_same_cells(frozen(self.values, dtype=dtype))
@@ -333,7 +333,7 @@ def _pointers(lanes: Index, count: int) -> NDArray[np.int64]:
 
 
 def _rank_in_row(obs: Observations, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Random rank (0, 1, ...) of every entry among the entries of its row."""
+    """Draw a random rank (0, 1, ...) for every entry among the entries of its row."""
     order = np.lexsort((rng.random(len(obs)), obs.rows))
     rank = np.empty(len(obs), dtype=np.int64)
     rank[order] = np.arange(len(obs)) - obs.by_row.indptr[obs.rows[order]]

@@ -1,4 +1,4 @@
-"""Names for the two types that appear everywhere."""
+"""Two types that appear everywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
-"""Of float64, or of float32 where that was asked for."""
+"""An array of float64, or of float32 on request."""
 
 CellMap = Callable[[Array], None]
 """A map of one real variable, applied in place to a flat array; called from several threads."""
