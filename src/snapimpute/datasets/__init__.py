@@ -1,7 +1,7 @@
-"""Data to try things on: bundled, fetched and synthetic.
+"""Data sets to try: bundled, fetched and synthetic.
 
-`names` lists what `load` can load; `low_rank_alphabet` makes matrices whose
-truth is known.
+`names` lists the names that `load` takes; `low_rank_alphabet` makes matrices
+with a known truth.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Entry(NamedTuple):
-    """A line of the registry: how to load a data set, and what it is."""
+    """A data set of the registry: its loader and its description."""
 
     loader: Callable[[], Dataset]
     description: str

@@ -1,4 +1,4 @@
-"""What a data set is: cells in the order of their source, an alphabet, labels, and where it all comes from."""
+"""Data sets: cells in the order of their source, an alphabet, labels and provenance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CACHE_VARIABLE = "SNAPIMPUTE_CACHE"
 
 
 class DatasetUnavailable(OSError):  # noqa: N818  a state of the world, not a mistake
-    """A data set could not be had from any of its sources; the message says what was tried and what to do."""
+    """No source of a data set works; the message lists what was tried and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Dataset:
     shape : (int, int)
     alphabet : Alphabet
     row_labels, col_labels : array, optional
-        What the source calls each row and column.
+        Names of rows and columns in the source.
     citation, licence, description : str
     splits : mapping of str to array of int
         Published splits: for each name the positions, in source order, of the

@@ -1,4 +1,4 @@
-"""Which cells of a synthetic matrix are observed: draws without repetition and without an m×n mask."""
+"""Draw the observed cells of a synthetic matrix: without repetition and without an m×n mask."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Missing = Literal["uniform", "power", "by-value", "blocks"]
-Cells = NDArray[np.int64]  # cell (i, j) of an m×n matrix as i·n + j, sorted unless said otherwise
+Cells = NDArray[np.int64]  # cell (i, j) of an m×n matrix as i·n + j, sorted by default
 CodesAt = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.intp]]
 
 PATCH_BANDS = 8  # "blocks": patches are cells of a grid of at most 8×8
@@ -30,7 +30,7 @@ def observed_cells(
     count : int
     missing : {"uniform", "power", "by-value", "blocks"}
     codes_at : callable
-        Gives the true positions in the alphabet at (rows, cols); only "by-value" asks.
+        Returns the true positions in the alphabet at (rows, cols); only "by-value" calls it.
     size : int
         Number of symbols.
 
@@ -75,12 +75,12 @@ def unlisted(listed: Cells, ranks: Cells) -> Cells:
     >>> unlisted(np.array([1, 2, 5]), np.array([0, 1, 2, 3]))
     array([0, 3, 4, 6])
     """
-    gaps = listed - np.arange(listed.size)  # how many unlisted cells come before each listed one
+    gaps = listed - np.arange(listed.size)  # number of unlisted cells before each listed one
     return ranks + np.searchsorted(gaps, ranks, side="right")
 
 
 def _draw_weighted(rng: np.random.Generator, total: int, count: int, propose: Callable[[int], Cells]) -> Cells:
-    """Draw distinct cells in proportion to the weights behind `propose`; what cannot be got so, uniformly."""
+    """Draw distinct cells in proportion to the weights behind `propose`, and the last ones uniformly."""
     found: Cells = np.empty(0, dtype=np.int64)
     yield_ = 1.0  # share of the proposals that gave a new cell
     for _ in range(_ROUNDS):
@@ -94,7 +94,7 @@ def _draw_weighted(rng: np.random.Generator, total: int, count: int, propose: Ca
 
 
 def _merge(found: Cells, new: Cells) -> Cells:
-    """Return the sorted union; np.union1d hashes, which takes many times as long."""
+    """Return the sorted union, many times as fast as np.union1d, which hashes."""
     both = np.sort(np.concatenate([found, new]))
     first = np.ones(both.size, dtype=bool)
     first[1:] = both[1:] != both[:-1]

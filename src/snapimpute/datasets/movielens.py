@@ -110,7 +110,7 @@ def official_splits(users: NDArray[np.int32]) -> dict[str, NDArray[np.intp]]:
     splits = {f"u{k}": np.arange(size * (k - 1) // 5, size * k // 5) for k in range(1, 6)}
     order = np.argsort(users, kind="stable")
     counts = np.bincount(users)
-    rank = np.empty(size, dtype=np.intp)  # 0, 1, ... among the entries of the same user
+    rank = np.empty(size, dtype=np.intp)  # 0, 1, ... among the entries of one user
     rank[order] = np.arange(size) - np.repeat(np.cumsum(counts) - counts, counts)
     splits["ua"] = np.flatnonzero(rank < 10)
     splits["ub"] = np.flatnonzero((rank >= 10) & (rank < 20))

@@ -1,4 +1,4 @@
-"""Matrices on an alphabet whose truth is known: seeded, of any size, never stored whole."""
+"""Matrices on an alphabet with a known truth: seeded, of any size, never stored whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from snapimpute.observations import Observations
 Kind = Literal["quantised", "blocks"]
 Codes = NDArray[np.intp]  # positions in the alphabet
 
-MAX_DENSE = 10_000_000  # cells that to_dense agrees to write out
+MAX_DENSE = 10_000_000  # cells that to_dense writes out, at most
 _QUANTILE_CELLS = 200_000
 _CHUNK = 2**18
 
@@ -56,7 +56,7 @@ class Synthetic:
     Parameters
     ----------
     observations : Observations
-        What is observed, with noise if there is any.
+        The observed cells, with noise if there is any.
     alphabet : Alphabet
     truth : QuantisedTruth or BlockTruth
         Factors or groups from which any entry is computed; the matrix itself is not stored.
@@ -152,7 +152,7 @@ def low_rank_alphabet(
         others equally likely. The truth stays as it is.
     observed : float
         Share of the cells to observe: exactly ``round(observed * m * n)`` cells,
-        whatever `missing` is. No row or column is promised an observation.
+        for every `missing`. A row or column may get no observation.
     missing : {"uniform", "power", "by-value", "blocks"}
         "uniform": every cell is equally likely.
         "power": rows and columns have popularities that follow a power law (the
@@ -223,7 +223,7 @@ def _blocks(rng: np.random.Generator, shape: tuple[int, int], rank: int, portion
 def _products(
     U: NDArray[np.float64], V: NDArray[np.float64], rows: NDArray[np.int64], cols: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Entries of ``U Vᵀ``, in chunks so that the gathered factors stay small."""
+    """Compute entries of ``U Vᵀ``, in chunks so that the gathered factors stay small."""
     out = np.empty(rows.size)
     for start in range(0, rows.size, _CHUNK):
         part = slice(start, start + _CHUNK)

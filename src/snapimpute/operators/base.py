@@ -31,19 +31,20 @@ class MatrixOperator(ABC):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The precision that blocks should have; float64 unless said otherwise."""
+        """Precision that blocks should have; float64 by default."""
         return np.dtype(np.float64)
 
     @property
     def place(self) -> Place | None:
-        """Where blocks have to live; None is numpy's memory."""
+        """Backend that keeps the blocks; None is numpy's memory."""
         return None
 
     @property
     def error(self) -> float:
-        """How far its products are from those of the matrix it stands for, beyond rounding in its precision.
+        """Error of the products, beyond rounding, against those of the matrix that the operator stands for.
 
-        In the Frobenius norm, or in that of the part that the next step will feel.
+        It is measured in the Frobenius norm, or on the part of the matrix that
+        affects the next step.
         """
         return 0.0
 
@@ -56,7 +57,7 @@ class MatrixOperator(ABC):
         """Aᵀ·C for an m×k block."""
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
-        """(A·B, Aᵀ·C); in one go where that is cheaper than one after the other."""
+        """(A·B, Aᵀ·C), in one go where that is cheaper."""
         return self.matmat(B), self.rmatmat(C)
 
     @property
@@ -94,17 +95,17 @@ class Transposed(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of A."""
+        """Precision of A."""
         return self.operator.dtype
 
     @property
     def place(self) -> Place | None:
-        """That of A."""
+        """Backend of A."""
         return self.operator.place
 
     @property
     def error(self) -> float:
-        """That of A."""
+        """Error of A."""
         return self.operator.error
 
     @property
@@ -133,17 +134,17 @@ class Sum(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The widest of all terms."""
+        """Widest precision of the terms."""
         return np.result_type(*(term.dtype for term in self.terms))
 
     @property
     def place(self) -> Place | None:
-        """That of all terms."""
+        """Backend of the terms."""
         return self.terms[0].place
 
     @property
     def error(self) -> float:
-        """Of all terms together."""
+        """Sum of the errors of the terms."""
         return math.fsum(term.error for term in self.terms)
 
     def matmat(self, B: Array) -> Array:
@@ -184,17 +185,17 @@ class Scaled(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of A."""
+        """Precision of A."""
         return self.operator.dtype
 
     @property
     def place(self) -> Place | None:
-        """That of A."""
+        """Backend of A."""
         return self.operator.place
 
     @property
     def error(self) -> float:
-        """|c| times that of A."""
+        """|c| times the error of A."""
         return abs(self.factor) * self.operator.error
 
     def matmat(self, B: Array) -> Array:
@@ -206,13 +207,13 @@ class Scaled(MatrixOperator):
         return self.operator.rmatmat(self.factor * C)
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
-        """Both, times c."""
+        """(c·A·B, c·Aᵀ·C)."""
         return self.operator.both(self.factor * B, self.factor * C)
 
 
 @dataclass(frozen=True, eq=False)
 class Dense(MatrixOperator):
-    """A matrix that is stored, for the few methods that cannot do without."""
+    """A stored matrix, for the few methods that need one."""
 
     values: Array
 
@@ -223,7 +224,7 @@ class Dense(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the array."""
+        """Precision of the array."""
         return self.values.dtype
 
     def matmat(self, B: Array) -> Array:
@@ -237,7 +238,7 @@ class Dense(MatrixOperator):
 
 @dataclass(frozen=True, eq=False)
 class ColumnGroups(MatrixOperator):
-    """A matrix whose columns are known in groups: operator i holds the columns ``cols[i]``; together they are all."""
+    """A matrix in groups of columns: operator i holds the columns ``cols[i]``; together they hold all."""
 
     operators: tuple[MatrixOperator, ...]
     cols: tuple[NDArray[np.intp], ...]
@@ -249,17 +250,17 @@ class ColumnGroups(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The widest of all groups."""
+        """Widest precision of the groups."""
         return np.result_type(*(operator.dtype for operator in self.operators))
 
     @property
     def place(self) -> Place | None:
-        """That of all groups."""
+        """Backend of the groups."""
         return self.operators[0].place
 
     @property
     def error(self) -> float:
-        """Of all groups together."""
+        """Error of all groups together."""
         return math.hypot(*(operator.error for operator in self.operators))
 
     def matmat(self, B: Array) -> Array:
@@ -292,9 +293,9 @@ class Sparse(MatrixOperator):
     Parameters
     ----------
     observations : Observations
-        Where the values stand; its pointers are shared by all operators on it.
+        Cells of the values; all operators on them share its pointers.
     values : array, optional
-        In the stored order; those observed if not given.
+        In the stored order; the observed values by default.
 
     Examples
     --------
@@ -312,7 +313,7 @@ class Sparse(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the values."""
+        """Precision of the values."""
         return self.values.dtype
 
     def matmat(self, B: Array) -> Array:
@@ -325,7 +326,7 @@ class Sparse(MatrixOperator):
 
     @cached_property
     def _values_by_col(self) -> Array:
-        """The values in the order of the columns: gathered once for all products."""
+        """Values in the order of the columns: gathered once for all products."""
         order = self.observations.by_col.order
         if order is None:
             return self.values
@@ -338,7 +339,7 @@ class Sparse(MatrixOperator):
         return out
 
     def fit_rows(self, V: Array, ridge: float = 1e-10) -> Array:
-        """Return the m×r array U with the least Σ (a_ij − ⟨u_i, v_j⟩)² over the entries.
+        """Return the m×r array U that minimises Σ (a_ij − ⟨u_i, v_j⟩)² over the entries.
 
         A row with fewer than r entries gets, nearly, the shortest of its
         solutions: ``ridge``, relative to the diagonal of its normal matrix,
@@ -347,12 +348,12 @@ class Sparse(MatrixOperator):
         return _lanes_fitted(self.observations.by_row, self.values, V, ridge)
 
     def fit_cols(self, U: Array, ridge: float = 1e-10) -> Array:
-        """Return the n×r array V with the least Σ (a_ij − ⟨u_i, v_j⟩)² over the entries, as `fit_rows`."""
+        """Return the n×r array V that minimises Σ (a_ij − ⟨u_i, v_j⟩)² over the entries, as `fit_rows`."""
         return _lanes_fitted(self.observations.by_col, self._values_by_col, U, ridge)
 
 
 def sparse(observations: Observations, values: Array) -> MatrixOperator:
-    """The matrix with the given values on the observed cells and 0 elsewhere, where the values live."""
+    """Return the matrix with the given values on the observed cells and 0 elsewhere, where the values live."""
     place = place_of(values)
     if place is None:
         return Sparse(observations, values)

@@ -16,7 +16,7 @@ def sampled_product(left: Array, right: Array, rows: Any, cols: Any, out: Array,
     for p in range(start, stop):
         i, j = rows[p], cols[p]
         total = out.dtype.type(0)
-        for k in range(left.shape[1]):  # in several partial sums at once: the compiler may reorder them
+        for k in range(left.shape[1]):  # several partial sums at once: the compiler may reorder them
             total += left[i, k] * right[j, k]
         out[p] = total
 

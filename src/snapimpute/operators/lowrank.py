@@ -1,4 +1,4 @@
-"""X = U diag(s) Vᵀ: what every solver iterates on."""
+"""X = U diag(s) Vᵀ, the iterate of every solver."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class LowRank(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the factors."""
+        """Precision of the factors."""
         return self.U.dtype
 
     def astype(self, dtype: DTypeLike) -> LowRank:
@@ -99,7 +99,7 @@ class LowRank(MatrixOperator):
 
     @property
     def place(self) -> Place | None:
-        """Where U and V live; s is always numpy's."""
+        """Backend of U and V; s is always numpy's."""
         return place_of(self.U)
 
     def moved(self, place: Place | None) -> LowRank:
@@ -132,7 +132,7 @@ class LowRank(MatrixOperator):
         return times(self.V, self.s[:, None] * inner(self.U, C))
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Values at the given cells: the sampled product, O(r) for each cell; where the indices live."""
+        """Return the values at the given cells, O(r) for each, where the indices live."""
         if self.place is not None:
             return self.place.sampled_product(self.U * self.s, self.V, rows, cols)
         r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))

@@ -1,4 +1,4 @@
-"""The leading singular triplets of an operator, with a measured error.
+"""Leading singular triplets of an operator, with a measured error.
 
 A block Krylov method with a warm start. It keeps orthonormal bases Q (left) and
 V (right) with AᵀQ = VB, so that the Ritz triplets (u, σ, v) from the SVD of the
@@ -9,11 +9,11 @@ at distance ‖E‖_F, the `residual` that is returned (a backward error). For a
 thresholded SVD, nearby triplets below the threshold count too, by how much they
 might exceed it.
 
-No residual tells of a triplet that the bases have not met. Against that, a
-random start goes on until a value a tenth above the threshold would have shown,
-and always has more vectors than triplets were found, as a value that is repeated
-p times needs p of them. A warm start is trusted: its guards have been through
-the same iterations before, and two fresh random vectors join them each time.
+No residual shows a triplet that the bases have missed. A random start therefore
+goes on until a value a tenth above the threshold would have appeared. It always
+has more vectors than triplets found, as a value repeated p times needs p of them.
+A warm start is trusted: its guards have been through the same iterations before,
+and two fresh random vectors join them each time.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from snapimpute.operators.tall import inner, times
 from snapimpute.types import Array
 
 GUARD = 10
-"""Triplets carried beyond those asked for: they speed up the convergence of the last ones."""
+"""Extra triplets: they speed up the convergence of the last ones that are asked for."""
 
 FRESH = 2
-"""Random vectors added to every warm start, so that no direction is missed for ever."""
+"""Random vectors added to every warm start, so that every direction is met in time."""
 
 MAX_BLOCKS = 6
-"""The basis restarts from its best vectors when it holds that many times the triplets sought."""
+"""The basis restarts from its best vectors when it holds this multiple of the triplets sought."""
 
 MARGIN = 1.1
-"""A random start goes on until it would have met any value that many times the threshold."""
+"""A random start goes on until it would have met any value of this multiple of the threshold."""
 
 WHOLE_SHARE, BEGUN_SHARE = 0.2, 0.6
-"""From this share of the smaller side on, a basis is so large that the whole space is cheaper: before and after the
-first passes, which would be lost."""
+"""Above this share of the smaller side, the whole space is cheaper than a basis: before the first passes, and after
+them, as they would be lost."""
 
 WHOLE_SIDE = 200
 """Up to this side the whole space is always cheaper."""
@@ -54,7 +54,7 @@ WHOLE_CELLS = 1 << 24
 
 @dataclass(frozen=True)
 class PartialSVD:
-    """Leading triplets ``x``, the right space to start the next call from, and what it cost.
+    """Leading triplets ``x``, the right space to start the next call from, and the cost.
 
     ``residual`` bounds the backward error in the Frobenius norm, ``passes``
     counts products with the operator or its transpose.
@@ -78,19 +78,19 @@ def partial_svd(
     max_passes: int = 60,
     rng: np.random.Generator | None = None,
 ) -> PartialSVD:
-    """Leading singular triplets: ``k`` of them, or all above a threshold.
+    """Compute leading singular triplets: ``k`` of them, or all above a threshold.
 
     Parameters
     ----------
     operator : MatrixOperator
         Seen only through `matmat` and `rmatmat`.
     k : int
-        Triplets wanted; with ``above`` a first guess of their number, which may be 0.
+        Number of triplets; with ``above`` a first guess of it, which may be 0.
     above : float, optional
         If given, all triplets with a singular value above it are returned
         instead, however many there are.
     at_least : int
-        With ``above``: return that many triplets also where their values are smaller.
+        With ``above``: return at least that many triplets, even if their values are smaller.
     warm_start : array n×p, optional
         Right vectors near those sought, for instance `PartialSVD.subspace`.
     tol : float
@@ -98,7 +98,7 @@ def partial_svd(
     max_rank : int, optional
         Return at most that many triplets.
     max_passes : int
-        Stop then, whatever the residual; it is returned. The least is 3.
+        Stop then, whatever the residual; at least 3.
     rng : numpy.random.Generator, optional
         For the random part of the starting block.
 
@@ -145,7 +145,7 @@ def _check_arguments(operator: MatrixOperator, k: int, warm_start: Array | None,
 
 
 class _Search:
-    """The bases of one call of `partial_svd`: AᵀQ = VB, and the Ritz triplets in them."""
+    """Bases of one call of `partial_svd`: AᵀQ = VB, and the Ritz triplets in them."""
 
     def __init__(self, operator: MatrixOperator, above: float | None, k: int, limit: int, at_least: int) -> None:
         self.A = operator if operator.place is None else operator.place.joined(operator)
@@ -177,7 +177,7 @@ class _Search:
         self._append(self._matmat(orthonormal(np.hstack([warm, fresh]))[0]))
 
     def grow(self, wanted: int, rng: np.random.Generator) -> None:
-        """Add random directions; as many again where the threshold has not been reached."""
+        """Add random directions; double them while the threshold has not been reached."""
         count = self.size if wanted + GUARD // 2 > self.size else max(GUARD, self.width // 2)
         count = min(count, self.side - self.size)
         self.width, self.rounds = self.width + count, 0
@@ -221,12 +221,12 @@ class _Search:
         return min(count, self.limit, self.s.size)
 
     def too_small(self, wanted: int) -> bool:
-        """Whether there are hardly more vectors than triplets wanted, so that more may follow."""
+        """True if there are hardly more vectors than triplets wanted: more may follow."""
         breadth = self.size if self.trusted else self.width
         return self.size < self.side and breadth < wanted + min(GUARD // 2, self.limit)
 
     def measure(self, wanted: int) -> Array:
-        """Norms of Av − σu for the wanted triplets and their guards."""
+        """Compute the norms of Av − σu for the wanted triplets and their guards."""
         count = min(wanted + GUARD if self.trusted else max(wanted + GUARD, self.width), self.size)
         self.kept = wanted
         self.left, self.right = self.ritz(count)
@@ -235,22 +235,22 @@ class _Search:
         return norms
 
     def error(self, residuals: Array) -> float:
-        """‖E‖_F over the triplets kept, and by how much a guard might exceed the threshold."""
+        """Return ‖E‖_F over the triplets kept, with the amount by which a guard might exceed the threshold."""
         parts = residuals[: self.kept]
         if self.above is not None and self.kept < self.limit:
             if residuals.size == self.kept and self.size < self.side:
-                return math.inf  # no guard: nothing is known of what follows
+                return math.inf  # no guard: what follows is unknown
             guards = self.s[self.kept : residuals.size] + residuals[self.kept :] - self.above
             parts = np.concatenate([parts, np.maximum(guards, 0.0)])
         return float(np.linalg.norm(parts))
 
     @property
     def rounding(self) -> float:
-        """Below this a measured error is noise."""
+        """Error below which a measurement is noise."""
         return 16 * self.eps * float(self.s[0]) * math.sqrt(max(self.kept, 1)) if self.s.size else 0.0
 
     def deep_enough(self, residuals: Array) -> bool:
-        """Whether a random start would by now have met any value a tenth above the threshold.
+        """True if a random start would by now have met any value a tenth above the threshold.
 
         A random vector holds about 1/√n of a singular vector. After j rounds
         the basis holds p(AᵀA) times the start for all polynomials p of degree
@@ -261,25 +261,25 @@ class _Search:
             return True
         rest, sought = float(self.s[self.kept]), MARGIN * self.above
         if residuals.max() <= 5000 * self.eps * self.s[0] or rest <= 5000 * self.eps * sought:
-            return True  # the bases hold all that the start leads to
+            return True  # the bases span everything that the start leads to
         gain = math.acosh(max(2 * (sought / rest) ** 2 - 1, 1.0))
         return (self.rounds + 1) * gain >= math.acosh(math.sqrt(self.A.shape[1]))
 
     def result(self, error: float) -> PartialSVD:
-        """What was measured last."""
+        """Return the triplets that were measured last."""
         keep = self.kept
         x = LowRank(self.left[:, :keep].copy(), self.s[:keep].copy(), self.right[:, :keep].copy())
         return PartialSVD(x, self.right[:, : keep + GUARD], error, self.passes)
 
     # ------------------------------------------------------------ the whole space
     def whole_is_cheaper(self, size: int) -> bool:
-        """Whether a basis of that size costs more than the whole smaller side."""
+        """True if a basis of that size costs more than the whole smaller side."""
         m, n = self.A.shape
         share = BEGUN_SHARE if self.passes else WHOLE_SHARE
         return (size >= share * self.side or self.side <= WHOLE_SIDE) and m * n <= WHOLE_CELLS
 
     def whole_space(self) -> PartialSVD:
-        """A basis of the whole smaller side needs no iteration: one product and a full SVD."""
+        """Take the whole smaller side as the basis: one product and a full SVD, without iteration."""
         m, n = self.A.shape
         whole = put_beside(self.A, np.eye(min(m, n), dtype=self.dtype), COLUMNS if n <= m else ROWS)
         tall = self._matmat(whole) if n <= m else self._rmatmat(whole)
@@ -307,11 +307,11 @@ class _Search:
 
 
 def orthonormal(block: Array) -> tuple[Array, Array]:
-    """QR of a tall block: block = Q·R with orthonormal Q.
+    """Factor a tall block as Q·R with orthonormal Q.
 
-    Cholesky QR with scaled columns, done twice: two products instead of a
-    Householder sweep, which is several times slower; that one serves where the
-    columns are too nearly dependent.
+    Cholesky QR with scaled columns runs twice: two products instead of a
+    Householder sweep, which is several times slower. Householder serves where
+    the columns are too nearly dependent.
     """
     Q, R = block, np.eye(block.shape[1], dtype=block.dtype)
     least = np.finfo(block.dtype).eps ** (1 / 3)
@@ -343,12 +343,12 @@ def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
         return orthonormal(block)
     inside = inner(basis, block)
     Q, R = orthonormal(block - times(basis, inside))
-    again = inner(basis, Q)  # what rounding left inside matters where the block almost lies there
+    again = inner(basis, Q)  # rounding left a part inside, which matters if the block almost lies there
     left = np.linalg.norm(again)
     if left <= 50 * np.finfo(block.dtype).eps * math.sqrt(basis.shape[1]):
         return Q, np.vstack([inside, R])
     if left > 0.5:
-        # Some column does lie there. Householder's Q is orthogonal whatever the columns are.
+        # Some column does lie there. Householder's Q is orthogonal for any columns.
         Q = np.linalg.qr(np.hstack([basis, block])).Q[:, basis.shape[1] :]
         return Q, np.vstack([inside, inner(Q, block)])
     Q, correction = orthonormal(Q - times(basis, again))
@@ -356,7 +356,7 @@ def orthonormal_to(basis: Array, block: Array) -> tuple[Array, Array]:
 
 
 def _full_svd(tall: Array, above: float) -> tuple[Array, Array, Array]:
-    """All triplets of a tall array, or all above the threshold and some below.
+    """Compute all triplets of a tall array, or all above the threshold and some below.
 
     Through the Gram matrix in double precision, five times faster, where its
     rounding error of about eps·(σ₁/σ)² does no harm to the triplets wanted.

@@ -1,7 +1,7 @@
 """Products of tall, narrow arrays, cut into bands of rows for the threads.
 
-BLAS threads of their own would fight with ours and with other programs, and
-make the result depend on their number; here it does not.
+BLAS threads would compete with ours and with other programs, and the result would
+depend on their number. Here it does not.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The one place where work is spread over threads.
+"""Threads: all parallel work starts here.
 
 Work is cut into parts that do not depend on the number of threads, and each
 part writes its own slice, so results are the same bits for any number. Parts
 run compiled code or BLAS calls that release the interpreter lock; BLAS itself
-is held to one thread meanwhile, or the two kinds of threads would fight.
+is held to one thread meanwhile, or the two kinds of threads would compete.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def thread_count() -> int:
-    """Threads to use: the environment variable SNAPIMPUTE_NUM_THREADS, else the cores this process may use."""
+    """Return the threads to use: SNAPIMPUTE_NUM_THREADS, else the cores that this process may use."""
     if getattr(_own, "single", False):
         return 1
     asked = os.environ.get("SNAPIMPUTE_NUM_THREADS")
@@ -50,8 +50,8 @@ def cut(size: int, step: int) -> list[Part]:
 def run_parts(work: Callable[[int, int], T], parts: Sequence[Part], operations: float) -> list[T]:
     """Call ``work(start, stop)`` for every part, on all threads; results in the order of the parts.
 
-    Where there are few ``operations`` in all, handing them out would cost more
-    than it brings, and one thread does them.
+    With few ``operations`` in all, one thread does them: sharing would cost more
+    than it saves.
     """
     threads = min(thread_count(), len(parts)) if operations >= WORTH_THREADS else 1
     if threads <= 1:
@@ -71,7 +71,7 @@ def run_parts(work: Callable[[int, int], T], parts: Sequence[Part], operations: 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Work of this thread is not spread any further inside the block, nor does BLAS do so."""
+    """Keep the work of this thread on it inside the block, that of BLAS too."""
     before = getattr(_own, "single", False)
     _own.single = True
     try:
@@ -83,7 +83,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Hold BLAS to one thread inside the block; threadpoolctl settles who sets it if several threads do."""
+    """Hold BLAS to one thread inside the block, also if several threads ask for it at once."""
     with _blas().limit(limits=1, user_api="blas"):
         yield
 

@@ -1,11 +1,10 @@
 """f(U diag(s) Vᵀ), a map of every cell of a low-rank matrix, by tiles that fit the cache.
 
-The discrete penalty lives on the cells that were not observed, so its prox is
-a dense matrix. It is never stored: each tile is made by one small BLAS product,
-mapped in place by compiled code, used, and overwritten by the next; where all
-tiles together are small they are kept for the next product. A tile may serve
-A·B and Aᵀ·C at once, may be of lower precision than the products, and tiles may
-be drawn at random instead of all (`Sample`).
+The discrete penalty acts on the missing cells, so its prox is a dense matrix. It
+is never stored. One small BLAS product makes a tile, compiled code maps it in
+place, it is used, and the next overwrites it. Tiles that are small in all are
+kept for the next product. A tile may serve A·B and Aᵀ·C at once, and may have a
+lower precision than the products. `Sample` draws some tiles at random.
 """
 
 from __future__ import annotations
@@ -31,52 +30,52 @@ TILE_BYTES = 1 << 19
 """One tile per thread should stay in the second-level cache together with the factors it is made of."""
 
 KEPT_BYTES, KEPT_SAMPLE = 1 << 24, 1 << 26
-"""Tiles that are no larger than that in all, of a table or of a sample of it, are made once and kept, as a partial
-SVD multiplies several times."""
+"""Tiles that together are no larger, of a table or of a sample, are made once and kept: a partial SVD multiplies
+several times."""
 
 LEAST_ROWS, LEAST_COLS = 64, 32
-"""Of the tiles of a sample: smaller ones would cost more to handle than to compute."""
+"""Smallest tiles of a sample: below that they cost more to handle than to compute."""
 
 GOOD_CELLS = 1 << 16
-"""Tiles of a sample are made taller up to this size, where that leaves bands enough."""
+"""Tiles of a sample are made taller up to this size, if enough bands remain."""
 
 BANDS_PER_WINDOW = 4
-"""How many bands of a sample share a window of columns where rows suffice: of few bands, little can be left out."""
+"""Bands of a sample that share a window of columns, if there are rows enough: few bands leave little to omit."""
 
 GROUPS = 8
-"""Groups of bands that add up one transposed product, each in a buffer of its own, whatever the number of threads;
-bands of a sample that see the same columns are a group, and need none where there are as many."""
+"""Groups of bands that add up one transposed product, each in its own buffer, for any number of threads. Bands of a
+sample with the same columns are one group; as many such groups need no buffers."""
 
 SINGLE = 2 * float(np.finfo(np.float32).eps)
 """Error of a matrix made of float32 tiles, relative to its Frobenius norm; rounding alone is about a third of it."""
 
 WORTH_SINGLE = 1 << 18
-"""Cells from which on float32 tiles are worth it."""
+"""Cells from which float32 tiles pay off."""
 
 SPEED = 10
-"""Operations of tiles in the time of one of other work: they run at the speed of BLAS."""
+"""Tile operations in the time of one other operation: tiles run at the speed of BLAS."""
 
 MAP_COST = 10
-"""What mapping one cell costs, in multiply-adds; a rough figure."""
+"""Cost of mapping one cell, in multiply-adds; a rough figure."""
 
 
 @stored("sample", "windows", "groups", "seed")
 @dataclass(frozen=True)
 class Sample:
-    """Which tiles are drawn: some bands of rows, and for each of them a part of the shuffled columns.
+    """A random choice of tiles: some bands of rows, and for each of them a part of the shuffled columns.
 
-    A band is every so many-th row. The columns are shuffled and cut into equal
-    windows, and each band gets one, all of them equally often. Where more is to be left out than windows can,
-    bands are left out as well. Every cell is drawn with the same probability,
-    and counts ``1/probability`` times, so that products and sums are right on
-    average.
+    A band takes every k-th row. The columns are shuffled and cut into equal
+    windows, and each band gets one, all of them equally often. If windows alone
+    leave out too little, bands are left out as well. Every cell is drawn with the
+    same probability and counts ``1/probability`` times, so that products and sums
+    are right on average.
 
     Parameters
     ----------
     windows : int
-        Each band gets one of so many parts of the columns.
+        Number of parts of the columns; each band gets one.
     groups : int
-        One of so many bands is drawn, rounded up.
+        One in ``groups`` bands is drawn, rounded up.
     seed : tuple of int
         Same seed, same tiles.
     """
@@ -87,20 +86,20 @@ class Sample:
 
     @classmethod
     def of(cls, shape: tuple[int, int], fraction: int, seed: tuple[int, ...] = ()) -> Sample:
-        """Draw about one of ``fraction`` cells: by windows as long as tiles are large enough and bands many."""
+        """Draw about one in ``fraction`` cells: by windows while tiles are large enough and bands many."""
         windows = min(max(fraction, 1), cls.most_windows(shape))
         bands = cls(windows, 1, ())._bands(shape)
         return cls(windows, max(min(fraction // windows, bands // 2), 1), seed)
 
     @staticmethod
     def most_windows(shape: tuple[int, int]) -> int:
-        """Windows beyond which tiles are too small; at least 1."""
+        """Return the largest number of windows with tiles that are large enough; at least 1."""
         m, n = shape
         return max(min(m // LEAST_ROWS, n // LEAST_COLS), 1)
 
     @property
     def fraction(self) -> int:
-        """One of so many cells is drawn, about."""
+        """Number of cells for each one drawn, about."""
         return self.windows * self.groups
 
     def draw(self, shape: tuple[int, int]) -> Draw:
@@ -115,7 +114,7 @@ class Sample:
         return Draw(order, [slice(int(b), shape[0], bands) for b in chosen], parts, bands / chosen.size)
 
     def _bands(self, shape: tuple[int, int]) -> int:
-        """How many there are: as many for each window, of tiles that are large enough."""
+        """Return the number of bands: the same for each window, with tiles that are large enough."""
         (m, n), windows = shape, max(min(self.windows, shape[1]), 1)
         rows = m // (BANDS_PER_WINDOW * windows)
         height = max(min(rows, GOOD_CELLS * windows // max(n, 1), TILE_ROWS), LEAST_ROWS)
@@ -123,9 +122,9 @@ class Sample:
 
 
 class Draw(NamedTuple):
-    """What was drawn: the order of the columns, bands of rows with a window of the columns each.
+    """The tiles drawn: the order of the columns, and bands of rows with a window of the columns each.
 
-    ``band_weight`` is how many bands one that was drawn stands for.
+    Each band drawn stands for ``band_weight`` bands.
     """
 
     order: NDArray[np.intp]
@@ -135,13 +134,13 @@ class Draw(NamedTuple):
 
 
 class Mapped(MatrixOperator):
-    """f(X) for a low-rank X and a map f of one real variable: what is the same wherever it is computed.
+    """f(X) for a low-rank X and a map f of one real variable: the part that all backends share.
 
     Parameters
     ----------
     factors : LowRank
     error : float
-        What the precision of its products costs; see `MatrixOperator.error`.
+        Error from the precision of its products; see `MatrixOperator.error`.
     """
 
     def __init__(self, factors: LowRank, error: float = 0.0) -> None:
@@ -149,17 +148,17 @@ class Mapped(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the factors."""
+        """Precision of the factors."""
         return self.factors.dtype
 
     @property
     def place(self) -> Place | None:
-        """That of the factors."""
+        """Backend of the factors."""
         return self.factors.place
 
     @property
     def error(self) -> float:
-        """That of the precision of its products."""
+        """Error from the precision of its products."""
         return self._error
 
 
@@ -174,14 +173,14 @@ class MappedLowRank(Mapped):
     cell_map : callable
         Changes a flat array in place; called from several threads.
     tile_dtype : optional
-        Precision of the tiles; that of the factors if not given.
+        Precision of the tiles; by default that of the factors.
     sample : Sample, optional
-        Draw tiles at random: the operator is then f(X) on average only, and a
-        product costs as little as that.
+        Draw tiles at random: the operator is then f(X) on average only, and its
+        products cost less.
     keep : bool
-        Whether tiles may be kept from product to product, where they are small in all.
+        True allows tiles to be kept from product to product, if they are small in all.
     error : float
-        What the precision of the tiles costs, in the Frobenius norm.
+        Error from the precision of the tiles, in the Frobenius norm.
 
     Examples
     --------
@@ -209,14 +208,14 @@ class MappedLowRank(Mapped):
 
     @property
     def T(self) -> MatrixOperator:  # noqa: N802 - the name numpy gives it
-        """f(Xᵀ): the map does not see where a cell stands."""
+        """f(Xᵀ): the map does not depend on the position of a cell."""
         if self._in_one_pass:
             return super().T
         return MappedLowRank(self.factors.T, self.cell_map, tile_dtype=self.tile_dtype, keep=False)
 
     @property
     def _in_one_pass(self) -> bool:
-        """Whether transposed products go over the very same tiles: those that are kept, or drawn."""
+        """True if transposed products use the same tiles: tiles that are kept, or drawn."""
         return self.sample is not None or self.keep
 
     @cached_property
@@ -269,18 +268,18 @@ class MappedLowRank(Mapped):
 def mapped(
     factors: LowRank, cell_map: CellMap, *, need: Need = EXACT, sample: Sample | None = None
 ) -> MatrixOperator:
-    """f(X) as an operator, where X lives, with tiles of lower precision where that is good enough."""
+    """Return f(X) as an operator, where X lives, with tiles of lower precision if that is accurate enough."""
     place = place_of(factors.U)
     if place is not None:
         there: MatrixOperator = place.mapped(factors, cell_map, need, sample)
         return there
     error = single_error(factors, need)
-    single = np.float32 if error or sample is not None else None  # rounding is nothing beside the noise of a sample
+    single = np.float32 if error or sample is not None else None  # rounding is small beside the noise of a sample
     return MappedLowRank(factors, cell_map, tile_dtype=single, sample=sample, error=error)
 
 
 def single_error(factors: LowRank, need: Need) -> float:
-    """The error of float32 tiles of a float64 matrix; 0 if they are not to be used, as too coarse or not worth it."""
+    """Return the error of float32 tiles of a float64 matrix; 0 if they are too coarse or not worth using."""
     if need.error == 0 or math.prod(factors.shape) < WORTH_SINGLE or factors.dtype != np.float64:
         return 0.0
     error = SINGLE * factors.norm()
@@ -288,12 +287,12 @@ def single_error(factors: LowRank, need: Need) -> float:
 
 
 def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
-    """Σ f(X_ij) over all cells of a low-rank matrix."""
+    """Sum f(X_ij) over all cells of a low-rank matrix."""
     return sampled_sum(factors, cell_map, None)[0]
 
 
 def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
-    """Σ f(X_ij) over all cells of a low-rank matrix as a sample knows it, and its standard error."""
+    """Estimate Σ f(X_ij) over all cells from a sample; return it and its standard error."""
     place = place_of(factors.U)
     if place is not None:
         return place.cell_sum(factors, cell_map, sample)
@@ -303,7 +302,7 @@ def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> t
 
 
 def band_sums(factors: LowRank, cell_map: CellMap, sample: Any) -> list[Array]:
-    """Σ f(X_ij) over the rows of each band, column by column; for bands of all columns tile by tile."""
+    """Sum f(X_ij) over the rows of each band, column by column; for bands of all columns tile by tile."""
     tiles = _Tiles(factors, cell_map, factors.dtype, sample)
 
     def work(band: int, _: int) -> Array:
@@ -317,10 +316,10 @@ def band_sums(factors: LowRank, cell_map: CellMap, sample: Any) -> list[Array]:
 
 
 def estimate(sums: list[Array], drawn: Draw, columns: int) -> tuple[float, float]:
-    """The sum over all cells that `band_sums` of a sample lead to, and its standard error."""
+    """Estimate the sum over all cells from `band_sums` of a sample; return it and its standard error."""
     totals = np.array([float(one.sum()) for one in sums])
     shares = [(last - first) / columns for first, last in drawn.windows]
-    # The columns are what was drawn.
+    # only the columns were drawn
     variance = math.fsum(_spread(one) * (1 - share) for one, share in zip(sums, shares, strict=True) if share < 1)
     if drawn.band_weight > 1:  # the bands were drawn too
         variance += (1 - 1 / drawn.band_weight) * _spread(totals)
@@ -328,15 +327,16 @@ def estimate(sums: list[Array], drawn: Draw, columns: int) -> tuple[float, float
 
 
 def _spread(values: Array) -> float:
-    """Variance of a sum of as many independent values; of a single one, about 0."""
+    """Estimate the variance of a sum of independent values; of a single one, that about 0."""
     return values.size * float(values.var(ddof=1)) if values.size > 1 else float(values @ values)
 
 
 class _Tiles:
     """The mapped tiles of a low-rank matrix: bands of rows, each cut into columns.
 
-    Cells of a sample are multiplied by how many they stand for. ``groups`` of bands
-    may be worked on at the same time; if ``apart``, no two of them share a column.
+    Cells of a sample are multiplied by the number of cells they stand for. Threads
+    may work on ``groups`` of bands at the same time; if ``apart``, no two groups
+    share a column.
     """
 
     def __init__(
@@ -359,7 +359,7 @@ class _Tiles:
         self.ends = np.cumsum([_height(band) * (last - first) for band, (first, last) in both]).tolist()
         self.cells: int = self.ends[-1] if self.ends else 0
         keep = keep and self.cells * self.left.itemsize <= (KEPT_BYTES if sample is None else KEPT_SAMPLE)
-        self.kept = np.empty(self.cells, dtype) if keep else None  # one block: the next operator is given the same
+        self.kept = np.empty(self.cells, dtype) if keep else None  # one block: the next operator gets it again
         self.made = [False] * len(self.bands)
         same: dict[int, list[int]] = {}
         for band, (first, _) in enumerate(self.windows):
@@ -369,11 +369,11 @@ class _Tiles:
         self.groups: list[Any] = list(same.values()) if self.apart else [range(*part) for part in several]
 
     def columns_of(self, B: Array) -> Array:
-        """A block of n rows in the order and the precision of the tiles."""
+        """Return a block of n rows in the order and the precision of the tiles."""
         return np.ascontiguousarray(B if self.order is None else B[self.order], self.left.dtype)
 
     def in_order(self, out: Array) -> Array:
-        """The way back of `columns_of`, for a product."""
+        """Undo `columns_of` for a product."""
         if self.order is None:
             return out
         back = np.empty_like(out)
@@ -381,11 +381,11 @@ class _Tiles:
         return back
 
     def operations(self, columns: int) -> float:
-        """Of making every tile, mapping it, and multiplying it by a block of so many columns."""
+        """Count the operations to make every tile, map it, and multiply it by a block of so many columns."""
         return float(2 * self.cells * (self.left.shape[1] + columns + MAP_COST))
 
     def of_band(self, band: int) -> Iterator[tuple[Array, slice, slice]]:
-        """Yield (tile, its rows, its columns); the tile's memory is used again by the next where none is kept."""
+        """Yield (tile, its rows, its columns); the next tile reuses the memory unless tiles are kept."""
         rows, (first, last) = self.bands[band], self.windows[band]
         height = _height(rows)
         if self.kept is None:
