@@ -1,4 +1,4 @@
-"""softImpute-ALS: the nuclear norm through its factored form, by alternating ridge regressions."""
+"""softImpute-ALS: nuclear norm through its factored form, by alternating ridge regressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from snapimpute.solvers.parameters import check_count
 from snapimpute.types import Array
 
 DEFAULT_RANK = 50
-"""Columns of the factors if neither `rank` nor `max_rank` says otherwise."""
+"""Columns of the factors if neither `rank` nor `max_rank` is given."""
 
 
 @stored("state als", *fields_of(State), "left", "scale")
@@ -31,19 +31,19 @@ class ALSState(State):
 @stored("solver als", "rank")
 @dataclass(frozen=True)
 class ALS(Solver[ALSState]):
-    """softImpute-ALS: min_{A,B} h(ABᵀ) + (λ/2)(‖A‖² + ‖B‖²), the imputed matrix made anew in every half-step.
+    """softImpute-ALS: min_{A,B} h(ABᵀ) + (λ/2)(‖A‖² + ‖B‖²), with a new imputed matrix in every half-step.
 
-    Equal to the problem with the nuclear norm when the factors have more
-    columns than the solution's rank; `certify` tells whether they had. A last
-    soft threshold makes the rank visible. With a discrete penalty the imputed
-    matrix is that of Eq. (13), so that a half-step lowers a majoriser of (E).
-    The certificate is how far the two half-steps moved X: 0 at a stationary
-    point of the factored problem, but no bound on a subgradient.
+    This equals the problem with the nuclear norm if the factors have more columns
+    than the rank of the solution; `certify` checks that. A last soft threshold
+    makes the rank visible. With a discrete penalty the imputed matrix is that of
+    Eq. (13), so that a half-step lowers a majoriser of (E). The certificate is the
+    distance by which the two half-steps moved X: 0 at a stationary point of the
+    factored problem, but no bound on a subgradient.
 
     Parameters
     ----------
     rank : int, optional
-        Columns of the factors; `max_rank` of `solve` or else 50 if not given.
+        Columns of the factors; by default `max_rank` of `solve`, or else 50.
     """
 
     rank: int | None = None
@@ -64,7 +64,7 @@ class ALS(Solver[ALSState]):
             check_count("rank", self.rank, otherwise=", or None")
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> ALSState:
-        """A is √s-scaled x0, filled up with random columns that B does not use yet."""
+        """Take x0, scaled by √s, as A; fill up with random columns that B does not use yet."""
         m = problem.shape[0]
         limits = [limit for limit in (self.rank, context.max_rank) if limit is not None]
         rank = min(*(limits or [max(DEFAULT_RANK, x0.rank + 10)]), *problem.shape)
@@ -76,7 +76,7 @@ class ALS(Solver[ALSState]):
         return ALSState(x, problem.at_observed(x), 0, np.inf, np.inf, left, scale)
 
     def step(self, problem: Problem, state: ALSState, context: Context) -> ALSState:
-        """B given A, then A given B, each a ridge regression on the imputed matrix."""
+        """Fit B given A, then A given B, each by ridge regression on the imputed matrix."""
         lam = problem.spectral.lam
         middle = self._half(problem, state.x, state.x_observed, state.left, state.scale, lam, transposed=True)
         observed = problem.at_observed(middle)
@@ -92,7 +92,7 @@ class ALS(Solver[ALSState]):
     def _half(
         problem: Problem, x: LowRank, observed: Array, fixed: Array, scale: Array, lam: float, *, transposed: bool
     ) -> LowRank:
-        """The new factor is X*ᵀ·fixed·D(D² + λ)⁻¹; the product with the fixed one, as an SVD."""
+        """Compute the new factor X*ᵀ·fixed·D(D² + λ)⁻¹; return its product with the fixed one as an SVD."""
         imputed = problem.imputed(x, observed)
         product = imputed.rmatmat(fixed) if transposed else imputed.matmat(fixed)
         weights = np.divide(scale**2, scale**2 + lam, out=np.zeros_like(scale), where=scale > 0)

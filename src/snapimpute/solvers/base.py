@@ -1,4 +1,4 @@
-"""What a solver must supply to run in the one loop, and what it says of itself."""
+"""The interface of a solver to the loop, and its description of itself."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ ANY_SPECTRAL = tuple(SPECTRAL)
 @stored("state", "x", "x_observed", "iteration", "change", "certificate", "terms", "final")
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a solver stands after an iteration.
+    """State of a solver after an iteration.
 
-    ``x`` has orthonormal factors, so that ‖x‖_F = ‖s‖; ``change`` is ‖X⁺ − X‖_F
-    of the last step, and ``certificate`` measures how far x is from satisfying
-    the first-order conditions (infinite where nothing is known yet): for
-    proximal solvers it bounds the distance of 0 from a subdifferential, others
-    say in their docstring what it is.
-    ``terms`` holds the objective if the step had to evaluate it, and ``final``
-    says that a method that needs no iteration is done.
+    ``x`` has orthonormal factors, so that ‖x‖_F = ‖s‖. ``change`` is ‖X⁺ − X‖_F
+    of the last step. ``certificate`` measures how far x is from satisfying the
+    first-order conditions; it is infinite while nothing is known. For proximal
+    solvers it bounds the distance of 0 from a subdifferential; the docstrings of
+    the others define it. ``terms`` holds the objective if the step had to evaluate
+    it, and ``final`` marks the end of a method that needs no iteration.
     """
 
     x: LowRank
@@ -56,12 +55,12 @@ class State:
 
     @property
     def measure(self) -> float:
-        """What `tol` is compared with: the relative change, unless a solver says otherwise."""
+        """Number that `tol` bounds: the relative change, unless a solver overrides it."""
         return self.relative_change
 
     @property
     def pending(self) -> str:
-        """Why the stopping rule cannot apply yet, in words; empty if it can."""
+        """Reason why the stopping rule cannot apply yet, in words; empty if it can."""
         return ""
 
 
@@ -70,33 +69,33 @@ S = TypeVar("S", bound=State)
 
 @dataclass(frozen=True)
 class Context:
-    """What `solve` lays down for every step: the limits a solver must keep to, and its randomness."""
+    """Limits that `solve` sets for every step, and the source of randomness."""
 
     max_rank: int | None
     seed: int
 
     def rng(self, iteration: int) -> np.random.Generator:
-        """Random numbers of one iteration; a resumed run draws the same ones."""
+        """Return the random numbers of one iteration; a resumed run draws the same ones."""
         return np.random.default_rng([self.seed, iteration])
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a solver says of itself; the table of solvers and the check of a pair are made of it.
+    """Description of a solver, from which the table of solvers and the check of a pair are made.
 
     Attributes
     ----------
     title : str
-        The name that its authors gave it.
+        Its name in the literature.
     minimises : str
     spectral : tuple of str
         Names of the spectral penalties that it treats.
     discrete : bool
-        Whether it treats a discrete term (ξ > 0).
+        True if it treats a discrete term (ξ > 0).
     convex : bool
-        Whether it needs every term to be convex.
+        True if it needs every term to be convex.
     cost : str
-        Of one iteration; r is the rank, k = r and a few more.
+        Cost of one iteration; r is the rank, k = r and a few more.
     paper : str
     """
 
@@ -110,35 +109,35 @@ class Card:
 
 
 class Solver(ABC, Generic[S]):
-    """Hyperparameters and an update; never prints, never times, never decides to stop."""
+    """Hyperparameters and an update. A solver never prints, measures time, or decides to stop."""
 
     name: ClassVar[str]
     card: ClassVar[Card]
     objective_name: ClassVar[ObjectiveName]
     measures: ClassVar[str] = "relative change"
-    """What `tol` bounds, in words."""
+    """Name of the number that `tol` bounds."""
     any_loss: ClassVar[bool] = False
-    """Whether another fit than least squares is treated."""
+    """True if it treats fits other than least squares."""
     samples: ClassVar[bool] = False
-    """Whether the discrete term may be estimated on a sample."""
+    """True if the discrete term may be estimated on a sample."""
     single: ClassVar[bool] = False
-    """Whether it computes in float32 if asked to."""
+    """True if it can compute in float32."""
     anywhere: ClassVar[bool] = False
-    """Whether it computes with the arrays of any backend."""
+    """True if it computes with the arrays of any backend."""
     uses_lam: ClassVar[bool] = True
-    """Whether the λ of the spectral penalty enters."""
+    """True if the λ of the spectral penalty enters."""
     if_it_diverges: ClassVar[str] = "Check the scale of the data, lower xi, or use a solver with a safeguard."
 
     @abstractmethod
     def init(self, problem: Problem, x0: LowRank, context: Context) -> S:
-        """State before the first iteration."""
+        """Return the state before the first iteration."""
 
     @abstractmethod
     def step(self, problem: Problem, state: S, context: Context) -> S:
-        """One iteration."""
+        """Make one iteration."""
 
     def finish(self, problem: Problem, state: S, context: Context) -> S:
-        """Last touches, after the last iteration; most solvers need none."""
+        """Finish after the last iteration; most solvers have nothing to do."""
         return state
 
     def terms(self, problem: Problem, state: S) -> Terms:
@@ -146,20 +145,20 @@ class Solver(ABC, Generic[S]):
         return state.terms or problem.terms(state.x, state.x_observed, self.objective_name)
 
     def merit(self, state: S, terms: Terms) -> float:
-        """By what the best iterate is known: the least objective, unless iterates are infeasible."""
+        """Return the number by which iterates are compared: the objective, unless iterates are infeasible."""
         return terms.objective
 
     def columns(self, state: S) -> dict[str, float]:
-        """Further columns of the history."""
+        """Return further columns of the history."""
         return {}
 
     def extras(self, state: S) -> dict[str, Any]:
-        """What the method finds besides X."""
+        """Return results besides X."""
         return {}
 
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
-        """Why this solver cannot treat the problem; None if it can."""
+        """Return the reason why this solver cannot treat the problem; None if it can."""
         card = cls.card
         if problem.spectral.name not in card.spectral:
             kind = "penalty" if len(card.spectral) == 1 else "penalties"

@@ -1,4 +1,4 @@
-"""How far a matrix can be from the optimum of a convex problem: a duality gap, for any X from any solver.
+"""Duality gap: a bound on the distance from the optimum of a convex problem, for any X from any solver.
 
 With h the smooth part of (E) and G = ∇h(X), every matrix −αG with α‖G‖₂ ≤ λ is
 feasible in the dual of min h(X) + λ‖X‖_*, whose value there is −h*(αG). On Ω, h
@@ -8,7 +8,7 @@ is convex with e*(0) = −min e, e*(αg) ≤ α(gx − e(x)) − (1 − α) min 
     E(X) − E* ≤ λ‖X‖_* + α⟨G, X⟩ + ½(1 − α)²‖P_Ω(G)‖² + (1 − α)(e(X) − min e).
 
 At an optimum α = 1 and λ‖X‖_* = −⟨G, X⟩, so the gap is 0. A factored solution
-with a small gap is thus a global optimum, whatever its own problem promised
+with a small gap is thus a global optimum, though its own problem is not convex
 (Balcan, Liang, Song, Woodruff, Zhang, JMLR 2019, on strong duality).
 """
 
@@ -23,7 +23,7 @@ from snapimpute.operators import LowRank, Scaled, Sum, partial_svd
 from snapimpute.problem import Problem
 
 ACCURACY = 1e-6
-"""Of the spectral norm of the gradient, relative to λ."""
+"""Error of the spectral norm of the gradient, relative to λ."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Certificate:
     Attributes
     ----------
     objective : float
-        (E) at X, which the optimum does not exceed.
+        (E) at X: the optimum is at most this.
     bound : float
-        Value of a dual feasible point, which the optimum does not undercut.
+        Value of a dual feasible point: the optimum is at least this.
     gradient_norm : float
         ‖∇h(X)‖₂/λ, at most 1 at an optimum.
     """
@@ -46,12 +46,12 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """How much the optimum can lie below (E) at X."""
+        """Largest possible distance of the optimum below (E) at X."""
         return max(self.objective - self.bound, 0.0)
 
     @property
     def relative_gap(self) -> float:
-        """The gap relative to the objective."""
+        """Gap relative to the objective."""
         return self.gap / abs(self.objective) if self.objective else self.gap
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def certify(problem: Problem, x: LowRank, *, random_state: int = 0) -> Certifica
     problem : Problem
         Convex, with λ > 0.
     x : LowRank
-        With orthonormal factors, as solvers return it; from any solver.
+        Result of any solver; its factors are orthonormal.
     random_state : int
         Seed of the partial SVD that finds ‖∇h(X)‖₂.
 
@@ -79,9 +79,9 @@ def certify(problem: Problem, x: LowRank, *, random_state: int = 0) -> Certifica
 
     Notes
     -----
-    The norm of the gradient is found by a block Krylov method to 1e-6 λ, with
-    its measured error added; a value that a random start never met is the one
-    thing that could escape it (for small tables the whole SVD is taken).
+    A block Krylov method finds the norm of the gradient to 1e-6 λ, and its measured
+    error is added. Only a singular value that the random start never meets could
+    escape it. Small tables get a whole SVD.
 
     Examples
     --------

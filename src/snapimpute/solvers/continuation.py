@@ -1,8 +1,8 @@
-"""Solvers that begin with a large λ and bring it down: every step then has a small rank.
+"""Solvers that begin with a large λ and bring it down, so that every step has a small rank.
 
-The first λ is the one at which the first step would just give X = 0. A start
-that is not zero is taken as warm, and λ is the final one at once. The history's
-column "lam" shows λ, and the objective is always that of the final one.
+At the first λ the first step would just give X = 0. A start that is not zero is
+taken as warm, and λ then has its final value at once. The column "lam" of the
+history shows λ, and the objective always uses the final one.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CLOSE = 1e-2
 
 
 GROWTH = 3
-"""By how much the rank may grow in an iteration, or by a tenth; λ waits meanwhile."""
+"""Largest growth of the rank in an iteration, if a tenth is not more; λ waits meanwhile."""
 
 CROWD, SETTLED = 1.01, 0.02
-"""While the relative change exceeds the second, values within the first of the next one do not join."""
+"""While the relative change exceeds the second, values within the factor of the first do not join."""
 
 
 def first_penalty(problem: Problem, x0: LowRank, context: Context) -> SpectralPenalty:
-    """The penalty with the least λ at which a step from X = 0 stays there; the problem's own for a warm start."""
+    """Return the penalty with the least λ at which a step from X = 0 stays; for a warm start the problem's own."""
     if x0.rank:
         return problem.spectral
     operator = problem.imputed(x0, problem.at_observed(x0))
@@ -55,7 +55,7 @@ def first_penalty(problem: Problem, x0: LowRank, context: Context) -> SpectralPe
 
 
 def towards(final: SpectralPenalty, lam: float, size: float) -> SpectralPenalty:
-    """The penalty at ``lam``, or the final one if that is close (or negligible beside the size of the data)."""
+    """Return the penalty at ``lam``, or the final one if that is close, or negligible beside the data."""
     near = lam - final.lam <= max(CLOSE * final.lam, 1e-9 * size)
     return final if near else final.with_lam(lam)
 
@@ -68,7 +68,7 @@ class Continued(ProximalGradient):
         return replace(super().init(problem, x0, context), spectral=first_penalty(problem, x0, context))
 
     def stage(self, problem: Problem, state: MomentumState) -> SpectralPenalty:
-        """The next λ, rounded to the final one when close."""
+        """Take the next λ, rounded to the final one when close."""
         if state.spectral.lam <= problem.spectral.lam:
             return problem.spectral
         size = max(problem.scale, state.size)
@@ -76,13 +76,13 @@ class Continued(ProximalGradient):
 
     @abstractmethod
     def next_lam(self, state: MomentumState, final: float) -> float:
-        """λ of the next iteration."""
+        """Return λ of the next iteration."""
 
     def growth(self, problem: Problem, state: MomentumState) -> Limit | None:
-        """A few more than the rank, lest λ falls faster than the data are fitted and the rank explodes.
+        """Limit the rank to a few more than now: else λ outruns the fit, and the rank explodes.
 
-        While X still moves, only values that stand out may join; when it has
-        settled, λ has to go on. Once λ is final nothing is held back.
+        While X still moves, only values that stand out may join. When X has
+        settled, λ goes on. At the final λ there is no limit.
         """
         if state.spectral.lam <= problem.spectral.lam:
             return None
@@ -91,7 +91,7 @@ class Continued(ProximalGradient):
         return Limit(rank + max(GROWTH, rank // 10), CROWD if moving else 1.0)
 
     def columns(self, state: MomentumState) -> dict[str, float]:
-        """λ of the iteration."""
+        """Return λ of the iteration."""
         return {"lam": state.spectral.lam}
 
 
@@ -136,15 +136,15 @@ class FPC(Continued):
 
     @property
     def step_size(self) -> float:  # type: ignore[override]
-        """τ."""
+        """Step length τ."""
         return self.tau
 
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """None."""
+        """Use no momentum."""
         return 0.0, state.t
 
     def next_lam(self, state: MomentumState, final: float) -> float:
-        """μ ← max(ημ, λ) when the stage has settled."""
+        """Set μ ← max(ημ, λ) when the stage has settled."""
         if state.iteration == 0:
             return self.eta * state.spectral.lam
         relative = state.change / state.size if state.size else 0.0
@@ -156,8 +156,8 @@ class FPC(Continued):
 class FPCA(FPC):
     """FPC with an approximate, randomised SVD: every one starts from random vectors, none from the last.
 
-    The authors sample columns; here random combinations of all columns are
-    taken, and as many power steps as the measured error asks for. FPC, with its
+    The authors sample columns. This version takes random combinations of all
+    columns, and as many power steps as the measured error requires. FPC, with its
     warm starts, needs far fewer passes.
     """
 
@@ -166,7 +166,7 @@ class FPCA(FPC):
     card: ClassVar[Card] = replace(FPC.card, title="FPCA", cost=STEP_COST.replace("3", "10 and more"))
 
     def move(self, problem: Problem, y: Point, state: MomentumState, context: Context, **how: object) -> Move:  # type: ignore[override]
-        """As `Proximal.move`, from a random block."""
+        """Make the move of `Proximal` from a random block."""
         return super().move(problem, y, replace(state, subspace=None), context, **how)  # type: ignore[arg-type]
 
 
@@ -175,13 +175,13 @@ class FPCA(FPC):
 class AISImpute(Continued):
     """Accelerated inexact Soft-Impute: momentum, λ_i = (λ₀ − λ)νⁱ + λ, few power steps, restart.
 
-    The momentum begins again when the objective, at the final λ, rises. With a
-    discrete penalty that is not convex nothing is promised.
+    The momentum restarts when the objective, at the final λ, rises. A discrete
+    penalty that is not convex voids all guarantees.
 
     Parameters
     ----------
     nu : float
-        How fast λ falls.
+        Speed at which λ falls.
     accuracy : float
         Backward error wanted of each prox, relative to the last ‖X − Y‖_F.
 
@@ -209,15 +209,15 @@ class AISImpute(Continued):
         check_open("nu", self.nu, 1.0)
 
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """The FISTA sequence."""
+        """Follow the FISTA sequence."""
         return fista(state.t)
 
     def next_lam(self, state: MomentumState, final: float) -> float:
-        """λ_{i+1} − λ = ν(λ_i − λ)."""
+        """Set λ_{i+1} − λ = ν(λ_i − λ)."""
         return final + self.nu * (state.spectral.lam - final)
 
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
-        """A step with momentum, which begins again if the objective rose."""
+        """Take a step with momentum, which restarts if the objective rose."""
         after = super().step(problem, state, context)
         terms = problem.terms(after.x, after.x_observed)
         rose = state.terms is not None and terms.objective > state.terms.objective + problem.slack
@@ -227,10 +227,10 @@ class AISImpute(Continued):
 @stored("solver apgl", "fall", "shrink", "accuracy")
 @dataclass(frozen=True)
 class APGL(Continued):
-    """Accelerated proximal gradient with line search and continuation: steps 1/L with L as small as holds.
+    """Accelerated proximal gradient with line search and continuation: steps 1/L with the least L that works.
 
-    L is tried ``shrink`` times smaller in each iteration and raised, up to 1,
-    until h(X) ≤ h(Y) + ⟨∇h(Y), X − Y⟩ + (L/2)‖X − Y‖². The FISTA sequence takes
+    Each iteration first tries an L smaller by the factor ``shrink``, and raises it, up
+    to 1, until h(X) ≤ h(Y) + ⟨∇h(Y), X − Y⟩ + (L/2)‖X − Y‖². The FISTA sequence takes
     the change of the step length into account, so its rate holds where every
     term is convex.
 
@@ -263,15 +263,15 @@ class APGL(Continued):
         check_open("shrink", self.shrink, 1.0)
 
     def next_lam(self, state: MomentumState, final: float) -> float:
-        """μ ← max(fall·μ, λ)."""
+        """Set μ ← max(fall·μ, λ)."""
         return max(self.fall * state.spectral.lam, final)
 
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """The FISTA sequence."""
+        """Follow the FISTA sequence."""
         return fista(state.t)
 
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
-        """The longest of the steps tried that keeps below the model."""
+        """Take the longest of the steps tried that stays below the model."""
         spectral = self.stage(problem, state)
         trial = max(self.shrink * state.lipschitz, 1e-6)
         while True:
@@ -286,7 +286,7 @@ class APGL(Continued):
 
     @staticmethod
     def _holds(problem: Problem, move: Move, y: Point, lipschitz: float) -> bool:
-        # But for plain least squares the curvature is a difference of sums: what rounding may hide counts against it.
+        # Except for plain least squares the curvature is a difference of sums: possible rounding counts against it.
         sums = problem.is_discrete or not isinstance(problem.loss, Squares)
         rounding = 50 * float(np.finfo(problem.dtype).eps)
         doubt = rounding * float(np.sum(problem.targets**2, dtype=np.float64)) if sums else 0.0
@@ -294,5 +294,5 @@ class APGL(Continued):
         return problem.curvature(*move.to, *y) + doubt <= 0.5 * lipschitz * move.length**2
 
     def columns(self, state: MomentumState) -> dict[str, float]:
-        """λ and the step length of the iteration."""
+        """Return λ and the step length of the iteration."""
         return super().columns(state) | {"step": 1 / state.lipschitz}

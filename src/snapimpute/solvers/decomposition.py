@@ -1,4 +1,4 @@
-"""The problem as stated, (P), for any penalty and any size: envelopes that come closer and closer to it."""
+"""Penalty decomposition: the problem as stated, (P), for any penalty and any size, by ever closer envelopes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class DecompositionState(ProximalState):
 
     @property
     def measure(self) -> float:
-        """The relative change over γ, once γ has come down to its final value."""
+        """Relative change over γ, once γ has come down to its final value."""
         return math.inf if self.pending else self.relative_change / self.gamma
 
     @property
     def pending(self) -> str:
-        """γ on its way."""
+        """Say that γ is still coming down."""
         return "while γ was still coming down" if self.gamma > self.final_gamma else ""
 
 
@@ -42,21 +42,21 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     """Penalty decomposition for (P): min f(X) + λg(X) + ξr(U) + ‖X − U‖²/(2γ) over X and U, while γ falls.
 
     For a given γ its minimum over U is (E) with the envelope of step γ, which
-    falls in every step (column "envelope"), whatever the penalties, and never
-    exceeds (P) at the same X. The objective reported is that of (P) at the pair
-    (X, U), which X = U would make that of (P); the column "gap" is ‖X − U‖. The
-    certificate bounds the norm of an element of ∇f(X) + λ∂g(X) + ξ∂r(U'), where
-    U' is the prox of the point Y that the step began at: as the steps become
-    short, U' = U unless an entry lies at a jump, and certificate and gap are the
-    first-order conditions of (P). A gap below about 1e-8 times the root of the objective is
-    rounding. For `ComposedL1` all this holds of other symbols; see there.
+    falls in every step (column "envelope"), for any penalties, and never exceeds
+    (P) at the same X. The objective reported is that of (P) at the pair (X, U), and
+    equals (P) if X = U; the column "gap" is ‖X − U‖. The certificate bounds the norm
+    of an element of ∇f(X) + λ∂g(X) + ξ∂r(U'), where U' is the prox of the point Y
+    that the step began at. As the steps become short, U' = U unless an entry lies at
+    a jump, and certificate and gap are the first-order conditions of (P). A gap
+    below about 1e-8 times the root of the objective is rounding. `ComposedL1` has
+    other symbols here; see there.
 
     Parameters
     ----------
     gamma : float
         The last γ, above 0 and at most 1.
     fall : float
-        γ falls by this factor when X has settled.
+        Factor by which γ falls when X has settled.
     stage_tol : float
         X has settled when its relative change over γ is at most this.
     accuracy : float
@@ -66,7 +66,7 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     -----
     Under L1 and L2, (P) exceeds the last envelope by at most γ/2 times the
     squared slope of the penalty: (ξ Σ w_k)² for each unobserved entry under L1,
-    for all of them together under L2. A step is as long as γ, so that a small γ
+    for all of them together under L2. A step has the length γ, so that a small γ
     costs iterations.
     """
 
@@ -96,13 +96,13 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
         check_positive("stage_tol", self.stage_tol)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DecompositionState:
-        """γ = 1, which is the recursion's own envelope; without a discrete term it stays."""
+        """Start at γ = 1, the envelope of the plain recursion; without a discrete term γ stays there."""
         fields = start(problem, x0, context)
         final = self.gamma if problem.is_discrete else 1.0
         return DecompositionState(*fields, 1.0, final, problem.terms(*fields[5]).objective)
 
     def step(self, problem: Problem, state: DecompositionState, context: Context) -> DecompositionState:
-        """A step with momentum if that lowers the envelope, else a plain one."""
+        """Take a step with momentum if that lowers the envelope, else a plain one."""
         state = self._staged(problem, state)
         beta, t = fista(state.t)
         y = Point.combine([1 + beta, -beta], [state.point, state.before])
@@ -123,7 +123,7 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
         )
 
     def _staged(self, problem: Problem, state: DecompositionState) -> DecompositionState:
-        """The state at the next γ, if X has settled: with another envelope, and without momentum."""
+        """Return the state at the next γ, if X has settled: with another envelope, and without momentum."""
         settled = state.iteration > 0 and state.relative_change <= self.stage_tol * state.gamma
         if not (settled and state.pending):
             return state
@@ -134,12 +134,12 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     def _tried(
         self, problem: Problem, y: Point, state: DecompositionState, context: Context, finer: float = 1.0
     ) -> tuple[Move, float]:
-        """A step from Y, and the envelope there."""
+        """Try a step from Y; return it and the envelope there."""
         move = self.move(problem, y, state, context, step=state.gamma, gamma=state.gamma, finer=finer)
         return move, problem.terms(*move.to, gamma=state.gamma).objective
 
     def _plain(self, problem: Problem, state: DecompositionState, context: Context) -> tuple[Move, float]:
-        """A step from X itself that does not raise the envelope; at last no step."""
+        """Take a step from X itself that does not raise the envelope; if all fail, stay."""
         for finer in FINER:
             move, reached = self._tried(problem, state.point, state, context, finer)
             if reached <= state.envelope:
@@ -147,10 +147,10 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
         return move.refused(state.point), state.envelope
 
     def merit(self, state: DecompositionState, terms: Terms) -> float:
-        """The envelope at the last γ; those before are not comparable."""
+        """Return the envelope at the last γ; earlier ones are not comparable."""
         return math.inf if state.pending else state.envelope
 
     def columns(self, state: DecompositionState) -> dict[str, float]:
-        """γ, the objective of its envelope, and ‖X − U‖."""
+        """Return γ, the objective of its envelope, and ‖X − U‖."""
         rest = 0.0 if state.terms is None else max(state.envelope - state.terms.objective, 0.0)
         return {"gamma": state.gamma, "envelope": state.envelope, "gap": math.sqrt(2 * state.gamma * rest)}

@@ -1,4 +1,4 @@
-"""SVT: the nuclear norm under the constraint P_Ω(X) = P_Ω(O), through its dual."""
+"""SVT: nuclear norm under the constraint P_Ω(X) = P_Ω(O), through its dual."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from snapimpute.types import Array
 
 
 def constrained_terms(problem: Problem, x: LowRank, observed: Array) -> Terms:
-    """‖X‖_*, and how far the constraint P_Ω(X) = P_Ω(O) is kept."""
+    """Compute ‖X‖_* and the violation of the constraint P_Ω(X) = P_Ω(O)."""
     fit = 0.5 * float(np.sum((observed - problem.targets) ** 2))
     return Terms(fit, Nuclear(1.0).value(x.s), 0.0, constrained=True)
 
 
 def relative_residual(problem: Problem, observed: Array) -> float:
-    """‖P_Ω(X − O)‖/‖P_Ω(O)‖."""
+    """Compute ‖P_Ω(X − O)‖/‖P_Ω(O)‖."""
     size = float(np.linalg.norm(problem.targets))
     residual = float(np.linalg.norm(observed - problem.targets)) / (size or 1.0)
     if not math.isfinite(residual):
@@ -43,7 +43,7 @@ class DualState(State):
 
     @property
     def measure(self) -> float:
-        """The relative residual on Ω."""
+        """Relative residual on Ω."""
         return self.residual
 
 
@@ -52,17 +52,17 @@ class DualState(State):
 class SVT(Solver[DualState]):
     """Singular value thresholding: X = SVT_τ(Y), Y⁺ = Y + δP_Ω(O − X).
 
-    Solves min τ‖X‖_* + ½‖X‖² under P_Ω(X) = P_Ω(O), by gradient ascent on the
-    dual; for large τ nearly the least nuclear norm. The λ of `Nuclear` does not
+    This solves min τ‖X‖_* + ½‖X‖² under P_Ω(X) = P_Ω(O), by gradient ascent on the
+    dual; for large τ it is nearly the least nuclear norm. The λ of `Nuclear` does not
     enter. ``result.extras["dual"]`` holds Y on the observed cells.
 
     Parameters
     ----------
     tau : float, optional
-        5√(mn) if not given.
+        5√(mn) by default.
     delta : float, optional
-        Step, below 2 for the proof; 1.2mn/|Ω| if not given, as the authors
-        advise for random entries.
+        Step, below 2 for the proof; by default 1.2mn/|Ω|, as the authors advise for
+        random entries.
 
     Notes
     -----
@@ -96,14 +96,14 @@ class SVT(Solver[DualState]):
                 check_positive(name, value, otherwise=", or None")
 
     def parameters(self, problem: Problem) -> tuple[float, float]:
-        """(τ, δ) for a problem."""
+        """Return (τ, δ) for a problem."""
         m, n = problem.shape
         tau = 5 * math.sqrt(m * n) if self.tau is None else self.tau
         delta = 1.2 / problem.observations.density if self.delta is None else self.delta
         return tau, delta
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DualState:
-        """Y = k₀δP_Ω(O) with k₀ = ⌈τ/(δ‖P_Ω(O)‖₂)⌉: the steps before would all have X = 0."""
+        """Start at Y = k₀δP_Ω(O) with k₀ = ⌈τ/(δ‖P_Ω(O)‖₂)⌉: all earlier steps would have X = 0."""
         tau, delta = self.parameters(problem)
         data = Sparse(problem.observations, problem.targets)
         size = float(np.linalg.norm(problem.targets))
@@ -142,13 +142,13 @@ class SVT(Solver[DualState]):
         )
 
     def terms(self, problem: Problem, state: DualState) -> Terms:
-        """‖X‖_* and the violation of the constraint."""
+        """Compute ‖X‖_* and the violation of the constraint."""
         return constrained_terms(problem, state.x, state.x_observed)
 
     def merit(self, state: DualState, terms: Terms) -> float:
-        """The residual: iterates are infeasible, and the norm of the first ones is the least."""
+        """Return the residual: iterates are infeasible, and the first ones have the least norm."""
         return state.residual
 
     def extras(self, state: DualState) -> dict[str, Any]:
-        """Y on Ω."""
+        """Return Y on Ω."""
         return {"dual": state.dual}

@@ -1,4 +1,4 @@
-"""The solvers at a given rank: alternating minimisation, OptSpace, and Sun and Luo's factored gradient."""
+"""Solvers at a given rank: alternating minimisation, OptSpace, and Sun and Luo's factored gradient."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class AltMin(FixedRank[State]):
 
     Notes
     -----
-    The start is clipped: rows of U more than twice as long as incoherence would
-    have them are shortened, as the authors do. Their proof draws fresh entries
-    for every half-step; here, as in practice, all entries serve every time.
+    The start is clipped: rows of U that are more than twice as long as incoherence
+    allows are shortened, as the authors do. Their proof draws fresh entries for every
+    half-step; this solver, like all practice, uses all entries every time.
     """
 
     rank: int | None = None
@@ -48,14 +48,14 @@ class AltMin(FixedRank[State]):
     )
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> State:
-        """The spectral start, clipped; a start that is given is left as it is."""
+        """Take the spectral start, clipped; a given start stays as it is."""
         x = self.spectral_start(problem, x0, context)
         if x0.rank < x.rank:
             x = LowRank(x.U, x.s, _clipped(x.V)).orthonormalised()
         return State(*begun(problem, x))
 
     def step(self, problem: Problem, state: State, context: Context) -> State:
-        """U given V, then V given U."""
+        """Fit U given V, then V given U."""
         data = Sparse(problem.observations, problem.targets)
         U = np.linalg.qr(data.fit_rows(state.x.V)).Q
         V = data.fit_cols(U)
@@ -96,8 +96,8 @@ class OptSpace(FixedRank[DescentState]):
     rank : int, optional
         If not given, `max_rank` of `solve`, or else a guess from the spectrum.
     trim : float
-        In the start, rows and columns with more than so many times the mean
-        number of entries count as if they had that many (the authors drop them).
+        In the start, the entries of a row or column count at most ``trim`` times the
+        mean number (the authors drop rows and columns with more).
     """
 
     rank: int | None = None
@@ -119,7 +119,7 @@ class OptSpace(FixedRank[DescentState]):
             raise ValueError(f"trim must be a number above 0, got {self.trim}")
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DescentState:
-        """The trimmed spectral start, with S solved for."""
+        """Take the trimmed spectral start, with S solved for."""
         x = self.spectral_start(problem, x0, context, self.trim)
         S = _solve_middle(problem, x.U, x.V, np.diag(x.s))
         x = LowRank(x.U, np.ones(x.rank), x.V @ S.T).orthonormalised()
@@ -127,7 +127,7 @@ class OptSpace(FixedRank[DescentState]):
         return DescentState(*begun(problem, x), x.U, x.V, np.diag(x.s), length)
 
     def step(self, problem: Problem, state: DescentState, context: Context) -> DescentState:
-        """Along the geodesic of steepest descent, half as far until F falls enough."""
+        """Go along the geodesic of steepest descent, half as far until F falls enough."""
         U, V, S = state.left, state.right, state.middle
         residual = Sparse(problem.observations, state.x_observed - problem.targets)
         value = 0.5 * float(residual.values @ residual.values)
@@ -152,16 +152,16 @@ class OptSpace(FixedRank[DescentState]):
 
 
 def _geodesic(U: Array, direction: Array) -> Array:
-    """Where the geodesic of the Grassmann manifold from U with that velocity arrives at time 1."""
+    """Follow the geodesic of the Grassmann manifold from U with that velocity to time 1."""
     W, theta, Zt = np.linalg.svd(direction, full_matrices=False)
     moved = (U @ Zt.T) * np.cos(theta) + W * np.sin(theta)
     Q, R = np.linalg.qr(moved @ Zt)
-    signs: Array = np.where(np.diag(R) < 0, -1.0, 1.0)  # R is ±1: what QR flips is flipped back
+    signs: Array = np.where(np.diag(R) < 0, -1.0, 1.0)  # R is ±1: columns that QR flips are flipped back
     return Q * signs
 
 
 def _solve_middle(problem: Problem, U: Array, V: Array, S: Array) -> Array:
-    """The S with the least ‖P_Ω(USVᵀ − O)‖, by conjugate gradients on the normal equations."""
+    """Find S with the least ‖P_Ω(USVᵀ − O)‖, by conjugate gradients on the normal equations."""
     obs, ones = problem.observations, np.ones(U.shape[1])
 
     def project(values: Array) -> Array:
@@ -189,19 +189,19 @@ def _solve_middle(problem: Problem, U: Array, V: Array, S: Array) -> Array:
 @stored("barrier", "rho", "row", "whole")
 @dataclass(frozen=True)
 class Barrier:
-    """ρ·(z − 1)₊² of z = 3‖U_i‖²/2β² for every row of a factor, and of the same for the whole factor."""
+    """Barrier ρ·(z − 1)₊² on z = 3‖U_i‖²/2β² of every row of a factor, and on that of the whole factor."""
 
     rho: float
     row: float
     whole: float
 
     def value(self, U: Array) -> float:
-        """Sum of the barriers."""
+        """Sum the barriers."""
         rows, whole = self._excess(U)
         return self.rho * (float(np.sum(rows**2)) + whole**2)
 
     def gradient(self, U: Array) -> Array:
-        """Gradient of `value`."""
+        """Compute the gradient of `value`."""
         rows, whole = self._excess(U)
         weights = rows / self.row + whole / self.whole
         return 6 * self.rho * weights[:, None] * U
@@ -234,15 +234,15 @@ class SunLuo(FixedRank[BarrierState]):
 
     The barrier ρ(z − 1)₊² acts on z = 3‖U_i‖²/2β₁² for every row, likewise on
     V, and on 3‖U‖²/2β_T² for the whole factors. The bounds come from the start:
-    at incoherent solutions no barrier is felt. Steps have Barzilai and
-    Borwein's length, shortened until the objective falls enough.
+    at incoherent solutions no barrier acts. Steps have the length of Barzilai and
+    Borwein, shortened until the objective falls enough.
 
     Parameters
     ----------
     rank : int, optional
         If not given, `max_rank` of `solve`, or else a guess from the spectrum.
     rho : float, optional
-        Strength of the barriers; |Ω|/mn·σ_r² of the start if not given.
+        Strength of the barriers; by default |Ω|/mn·σ_r² of the start.
     """
 
     rank: int | None = None
@@ -264,7 +264,7 @@ class SunLuo(FixedRank[BarrierState]):
             raise ValueError(f"rho must be a finite number, at least 0, or None, got {self.rho}")
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> BarrierState:
-        """The spectral start, balanced, and the bounds that it gives."""
+        """Take the spectral start, balanced, and derive the bounds from it."""
         x = self.spectral_start(problem, x0, context)
         density, root = problem.observations.density, np.sqrt(x.s)
         whole = max(5 * x.rank * float(x.s[0]), 1e-300)  # β_T²; C_T = 5
@@ -280,7 +280,7 @@ class SunLuo(FixedRank[BarrierState]):
         return BarrierState(*begun(problem, x), factors, barriers, gradients, value, length)
 
     def step(self, problem: Problem, state: BarrierState, context: Context) -> BarrierState:
-        """A gradient step on both factors, half as long until the objective falls enough."""
+        """Take a gradient step on both factors, half as long until the objective falls enough."""
         (U, V), (G, H), length = state.factors, state.gradients, state.length
         square = float(np.sum(G * G) + np.sum(H * H))
         while True:
@@ -312,7 +312,7 @@ def _gradients(problem: Problem, factors: Pair, barriers: Barriers, observed: Ar
 
 
 def _barzilai_borwein(old: Pair, new: Pair, old_gradients: Pair, gradients: Pair) -> float | None:
-    """⟨s, s⟩/⟨s, y⟩ for the last step s and the change y of the gradient; None where there is no curvature."""
+    """Compute ⟨s, s⟩/⟨s, y⟩ for the last step s and the change y of the gradient; None without curvature."""
     s = [b - a for a, b in zip(old, new, strict=True)]
     y = [b - a for a, b in zip(old_gradients, gradients, strict=True)]
     square = sum(float(np.sum(a * a)) for a in s)

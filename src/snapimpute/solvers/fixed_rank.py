@@ -1,10 +1,10 @@
 """Solvers at a given rank: min ½‖P_Ω(X − O)‖² over the matrices of rank r.
 
-At a fixed rank the penalty λ·rank is a constant, so these treat the spectral
-penalty `Rank`, whose weight does not enter. All begin with the leading triplets
-of P_Ω(O), rescaled by mn/|Ω|, and promise to find the truth from there only for
-incoherent matrices with enough uniformly drawn entries. Their certificate is
-the norm of the gradient along the matrices of rank r.
+At a fixed rank the penalty λ·rank is a constant, so these solvers treat the
+spectral penalty `Rank`, whose weight does not enter. All begin with the leading
+triplets of P_Ω(O), rescaled by mn/|Ω|. From there they are proved to find the
+truth only for incoherent matrices with enough uniformly drawn entries. Their
+certificate is the norm of the gradient along the matrices of rank r.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from snapimpute.solvers.parameters import check_count
 from snapimpute.types import Array
 
 MAX_GUESS = 50
-"""The largest rank that is considered where none is given."""
+"""Largest rank that is considered if none is given."""
 
 F = TypeVar("F", bound=State)
 
 
 class FixedRank(Solver[F], Generic[F]):
-    """What the solvers at a given rank share: the start, the rank, the certificate."""
+    """Base of the solvers at a given rank: the start, the rank, the certificate."""
 
     objective_name: ClassVar[ObjectiveName] = "P"
     uses_lam: ClassVar[bool] = False
@@ -38,7 +38,7 @@ class FixedRank(Solver[F], Generic[F]):
             check_count("rank", self.rank, otherwise=", or None")
 
     def spectral_start(self, problem: Problem, x0: LowRank, context: Context, trim: float = math.inf) -> LowRank:
-        """x0 if it has the rank wanted, or any where none is, else the leading triplets of P_Ω(O)·mn/|Ω|."""
+        """Return x0 if it has the rank wanted, or any rank if none is; else the leading triplets of P_Ω(O)·mn/|Ω|."""
         side = min(problem.shape)
         limits = [limit for limit in (self.rank, context.max_rank) if limit is not None]
         rank = min(limits, default=None)
@@ -53,10 +53,10 @@ class FixedRank(Solver[F], Generic[F]):
 
 
 def _trimmed(problem: Problem, trim: float) -> Array:
-    """The targets, with rows and columns of more than ``trim`` times the mean degree thinned out to that.
+    """Scale down the targets in rows and columns of more than ``trim`` times the mean degree.
 
-    Where all entries of a heavy lane were kept it alone would shape the leading
-    vectors; scaling its entries down has the same expectation as dropping some.
+    A heavy row or column would shape the leading vectors alone. Scaling its entries
+    down has the same expectation as dropping some of them.
     """
     obs = problem.observations
     factor = np.ones(len(obs))
@@ -69,9 +69,9 @@ def _trimmed(problem: Problem, trim: float) -> Array:
 
 
 def guess_rank(s: Array, observed: int, shape: tuple[int, int]) -> int:
-    """The rank i with the least (σ_{i+1} + σ₁√(i/ε))/σ_i, ε = |Ω|/√(mn): where the spectrum falls off.
+    """Guess the rank at which the spectrum falls off, by the rule of Keshavan and Oh.
 
-    Keshavan and Oh's rule.
+    It is the i with the least (σ_{i+1} + σ₁√(i/ε))/σ_i, ε = |Ω|/√(mn).
     """
     if s.size < 2:
         return int(s.size)
@@ -82,7 +82,7 @@ def guess_rank(s: Array, observed: int, shape: tuple[int, int]) -> int:
 
 
 def tangent_gradient(problem: Problem, x: LowRank, observed: Array) -> float:
-    """Norm of the gradient P_Ω(X − O) along the tangent space of the matrices of X's rank."""
+    """Compute the norm of the gradient P_Ω(X − O) along the tangent space of the matrices of X's rank."""
     residual = Sparse(problem.observations, observed - problem.targets)
     right, left = residual.matmat(x.V), residual.rmatmat(x.U)
     both = x.U.T @ right
@@ -91,12 +91,12 @@ def tangent_gradient(problem: Problem, x: LowRank, observed: Array) -> float:
 
 
 def reached(problem: Problem, state: State, x: LowRank) -> tuple[LowRank, Array, int, float, float]:
-    """The fields of a `State` after a step to X."""
+    """Return the fields of a `State` after a step to X."""
     observed = problem.at_observed(x)
     certificate = tangent_gradient(problem, x, observed)
     return x, observed, state.iteration + 1, x.distance(state.x), certificate
 
 
 def begun(problem: Problem, x: LowRank) -> tuple[LowRank, Array, int, float, float]:
-    """The fields of a `State` before the first step."""
+    """Return the fields of a `State` before the first step."""
     return x, problem.at_observed(x), 0, np.inf, np.inf

@@ -1,8 +1,8 @@
-"""Before a fit begins: how much memory it will need, how much work an iteration is, and how long that takes.
+"""Forecast of a fit: memory, work of an iteration, and its time.
 
-`workload` counts memory and operations; time is measured, on a small piece of the
-very products that an iteration is made of. What depends on the data, the rank
-above all, is assumed and stated.
+`workload` counts memory and operations. Time is measured on a small piece of the
+products of an iteration. Numbers that depend on the data, the rank above all, are
+assumed and stated.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from snapimpute.solvers.splitting import DenseSolver
 from snapimpute.solvers.workload import HABITS, STREAMS, TYPICAL, Case, Parts, Work
 
 LONG, WORTH_SAMPLING = 5.0, 10.0  # seconds of an iteration: for a warning, and for advice to sample its tiles
-WORTH_TIMING, PIECE = 1e7, 5e7  # operations: of an iteration that is timed, and of what is timed for each thread
-GUESSED_RANK = 50  # where nobody says one, or a quarter of the smaller side
+WORTH_TIMING, PIECE = 1e7, 5e7  # operations: of the least iteration timed, of the piece on each thread
+GUESSED_RANK = 50  # the default, or a quarter of the smaller side
 GUESS = "a guess, as neither max_rank nor the solver says one"
 
 logger = logging.getLogger("snapimpute")
-_told: set[Case] = set()  # what was warned of already
+_told: set[Case] = set()  # warnings given already
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a fit will need.
+    """Memory, work and time that a fit will need.
 
     Attributes
     ----------
     case : Case
-        The sizes that all follows from, the rank assumed and the passes among them.
+        Sizes, the assumed rank and the passes, from which all else follows.
     solver, dtype : str
     why : str
-        Where the rank comes from.
+        Source of the rank.
     parts : dict of int
         Bytes at the peak, by part; ``memory`` is their sum.
     held : int
         Bytes of these that are in memory already; ``needed`` are the others.
     available : int or None
-        Bytes that are free; None where nobody knows.
+        Bytes that are free; None if unknown.
     work : Work
-        Operations, and bytes moved, of one product and of an iteration, by part; nothing where not known.
+        Operations, and bytes moved, of one product and of an iteration, by part; empty if unknown.
     seconds_by_part : dict of float or None
-        Of an iteration with its objective, ``seconds`` in all; None if not timed.
+        Time of an iteration with its objective, ``seconds`` in all; None if not timed.
     sampled_seconds : float or None
-        What an iteration would take with ``alphabet_term="sampled"``, where that is worth it.
+        Time of an iteration with ``alphabet_term="sampled"``, if that is worth it.
     """
 
     case: Case
@@ -83,17 +83,17 @@ class Forecast:
 
     @property
     def needed(self) -> int:
-        """Bytes beyond those that are held already."""
+        """Bytes needed beyond those held already."""
         return max(self.memory - self.held, 0)
 
     @property
     def fits(self) -> bool:
-        """Whether that is there, as far as anybody knows."""
+        """False if that is more than the free memory."""
         return self.available is None or self.needed <= self.available
 
     @property
     def seconds(self) -> float | None:
-        """Expected of an iteration with its objective; None if not timed."""
+        """Expected time of an iteration with its objective; None if not timed."""
         return None if self.seconds_by_part is None else sum(self.seconds_by_part.values())
 
     def __str__(self) -> str:
@@ -136,11 +136,11 @@ def forecast(
     problem, solver, max_rank, alphabet_term, dtype
         As in `solve`.
     rank : int, optional
-        The rank to reckon with; that of the solver, ``max_rank``, or else a
-        guess (50, or a quarter of the smaller side) if not given.
+        The rank to assume. By default that of the solver, ``max_rank``, or else a
+        guess (50, or a quarter of the smaller side).
     timed : bool
-        Whether to time a small piece of the products, which takes less than an
-        iteration; where that is some milliseconds nothing is timed.
+        True times a small piece of the products, which takes less than an iteration;
+        an iteration of some milliseconds is not timed.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def _case(problem: Problem, solver: Solver[Any], rank: int, itemsize: int, sampl
     steps = isinstance(solver, Proximal) or solver.name in HABITS
     kind = "dense" if isinstance(solver, DenseSolver) else "steps" if steps else "other"
     habit, discrete = HABITS.get(solver.name, TYPICAL), problem.discrete
-    habit = habit._replace(more=habit.more + isinstance(discrete, ByColumn))  # where the entries of a group stand
+    habit = habit._replace(more=habit.more + isinstance(discrete, ByColumn))  # positions of the entries of a group
     (m, n), penalties, observations = problem.shape, _tiled(problem), problem.observations
     single = sampled or (discrete is not None and discrete.convex and m * n >= WORTH_SINGLE)
     offsets, fraction = (problem.offsets.rank if problem.offsets else 0), (_fraction(problem) if sampled else 1)
@@ -183,7 +183,7 @@ def _case(problem: Problem, solver: Solver[Any], rank: int, itemsize: int, sampl
 
 
 def _tiled(problem: Problem) -> list[tuple[int, CellPenalty]]:
-    """How many columns have to be computed cell by cell, and their penalty; the most first."""
+    """Count the columns to be computed cell by cell, by penalty; the most first."""
     if problem.discrete is None or not problem.is_discrete:
         return []
     everything = [(problem.discrete, np.arange(problem.shape[1]))]
@@ -193,19 +193,19 @@ def _tiled(problem: Problem) -> list[tuple[int, CellPenalty]]:
 
 
 def _fraction(problem: Problem) -> int:
-    """One of how many cells a sample draws, by what the data themselves would leave to estimate."""
+    """Return the number of cells for each one that a sample draws, estimated from the data."""
     observations, penalties = problem.observations, _tiled(problem)
     if not penalties:
         return 1
     some = observations.values[:: max(len(observations) // 10_000, 1)].astype(np.float64)
     (penalties[0][1].compiled_remainder(1.0) or np.abs)(some)
     size, threshold = float(np.sqrt(np.mean(some**2))), problem.spectral.threshold()
-    averaged = NOISE * threshold  # the noise of the past, once there is one
+    averaged = NOISE * threshold  # the noise of the past, once there is a past
     return Sampler(0).sample_for(0, problem.shape, len(observations), size, threshold, averaged).fraction
 
 
 def _timed(problem: Problem, solver: Solver[Any], plan: Forecast) -> Forecast:
-    """The forecast with seconds, and those of a sample where that is worth it."""
+    """Add seconds to the forecast, and those with a sample if that is worth it."""
     case = plan.case
     with single_threaded_blas():
         speeds = _speeds(problem, case)
@@ -220,19 +220,19 @@ def _timed(problem: Problem, solver: Solver[Any], plan: Forecast) -> Forecast:
 
 
 def _seconds(case: Case, speeds: Parts) -> Parts:
-    """Of an iteration, by part."""
+    """Compute the seconds of an iteration, by part."""
     work = case.work()
     out = {name: amount / speeds.get(name, speeds["blocks"]) for name, amount in work.flops.items()}
     out["Ω"] += STREAMS * case.itemsize * case.observed / speeds["streams"]
     out["SVD"] += work.bytes["SVD"] / speeds["streams"]
-    if case.tiled:  # on Ω it is one thread that evaluates the objective
+    if case.tiled:  # one thread evaluates the objective on Ω
         cells = case.cells + case.threads * case.tiled * case.observed
         out["objective"] = case.habit.objectives * cells / speeds["cells"]
     return out
 
 
 def _speeds(problem: Problem, case: Case) -> Parts:
-    """Operations a second on Ω, in tiles and on blocks; bytes, and cells of an objective, a second."""
+    """Measure operations a second on Ω, in tiles and on blocks; bytes, and cells of an objective, a second."""
     dtype, k = np.dtype(f"f{case.itemsize}"), min(case.columns, 128)
     rows = max(min(max(case.shape), int(PIECE * case.threads / (8 * k * k))), k)
     block = np.random.default_rng(0).random((rows, k), np.float32).astype(dtype)
@@ -244,7 +244,7 @@ def _speeds(problem: Problem, case: Case) -> Parts:
 
 
 def _speed_on_observed(observations: Observations, case: Case, dtype: np.dtype[Any]) -> float:
-    """Of products with the real operator, both ways, thinned out where that would take long."""
+    """Time products with the real operator, both ways, on fewer entries if that would take long."""
     k = max(min(case.columns, int(4e6 / case.lanes)), min(case.columns, 4))
     step = len(observations) // max(int(PIECE / (20 * k)), 4 * case.lanes)
     if step > 1:
@@ -257,7 +257,7 @@ def _speed_on_observed(observations: Observations, case: Case, dtype: np.dtype[A
 
 
 def _speed_of_tiles(problem: Problem, case: Case) -> Parts:
-    """Of a product with some rows of mapped cells, which look like the data, and of an objective on them."""
+    """Time a product with some rows of mapped cells, like the data, and an objective on them."""
     k, made_of, (m, n) = case.columns, max(case.width + case.offsets, 2), case.shape
     each, budget = 2.0 * (made_of + k + MAP_COST), PIECE * case.threads
     if case.fraction == 1:
@@ -292,8 +292,8 @@ def _speed_of_tiles(problem: Problem, case: Case) -> Parts:
 def check_memory(plan: Forecast) -> None:
     """Refuse a fit that cannot be held in memory, with the numbers and what could be done.
 
-    Where the rank is only a guess, refused is what would not fit at rank 1;
-    `announce` warns of the rest.
+    If the rank is only a guess, only a fit that needs too much at rank 1 is refused;
+    `announce` warns of the others.
 
     Raises
     ------
@@ -323,12 +323,12 @@ def _ways_out(plan: Forecast) -> list[str]:
 
 
 def _rank_that_fits(plan: Forecast) -> int:
-    """The largest rank below the one assumed that fits; 0 if none does."""
+    """Return the largest rank below the assumed one that fits; 0 if none does."""
     return bisect_left(range(1, plan.case.rank), True, key=lambda rank: not _at(plan, rank=rank).fits)
 
 
 def _at(plan: Forecast, **sizes: int) -> Forecast:
-    """The memory at another rank or precision."""
+    """Forecast the memory at another rank or precision."""
     case = replace(plan.case, **sizes)  # type: ignore[arg-type]
     return replace(plan, case=case, parts=case.memory())
 
@@ -341,10 +341,10 @@ def announce(plan: Forecast) -> None:
 
 
 def look_ahead(problem: Problem, solver: Solver[Any] | str, place: Place | None = None, **how: Any) -> Forecast:
-    """What `solve` does first: forecast, refuse what cannot fit, tell what to expect; options as of `forecast`.
+    """Forecast a fit before `solve` begins: refuse one that is too large, and log the rest; options of `forecast`.
 
-    Nothing is timed where nobody would be told, as an iteration is surely short,
-    nor in another place, where all is held that here is.
+    Timing is skipped if its result would not be logged, as an iteration is surely
+    short, and on other backends, which hold everything themselves.
     """
     plan = forecast(problem, solver, timed=False, **how)
     if place is not None:

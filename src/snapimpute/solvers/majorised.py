@@ -1,4 +1,4 @@
-"""The sequel's recursion: the fractional ℓ0 majorised at the last Z, in closed form, while α falls."""
+"""Recursion of the paper's sequel: the fractional ℓ0 majorised at the last Z, in closed form, while α falls."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class MajorisedState(DenseState):
 
     @property
     def measure(self) -> float:
-        """The relative change, once α has come down to its final value."""
+        """Relative change, once α has come down to its final value."""
         return math.inf if self.pending else self.relative_change
 
     @property
     def pending(self) -> str:
-        """α on its way."""
+        """Say that α is still coming down."""
         return "while α was still coming down" if self.alpha > self.final_alpha else ""
 
 
@@ -45,18 +45,18 @@ class MM(DenseSolver[MajorisedState]):
 
     At a given α the joint objective f(X) + λg(X) + ξr(Z) + ½‖P_Ωᶜ(Z − X)‖² falls
     in every step (column "joint"), for any spectral penalty; its minimum over Z
-    is (E), which is reported. The majoriser has to touch at the last Z:
-    anchored at X the objective may rise. So Z is stored, m×n numbers. The certificate is the
-    gradient of the joint objective in Z plus the error of the SVD, infinite
+    is (E), which is reported. The majoriser has to touch at the last Z: anchored at
+    X, the objective may rise. So Z is stored, m×n numbers. The certificate is the
+    gradient of the joint objective in Z plus the error of the SVD, and infinite
     while α is falling.
 
     Parameters
     ----------
     first : float, optional
-        α at the start; the squared largest distance between neighbouring
-        symbols if not given. That of the penalty is the last.
+        α at the start; by default the squared largest distance between neighbouring
+        symbols. The last α is that of the penalty.
     fall : float
-        α falls by this factor in every iteration.
+        Factor by which α falls in every iteration.
     accuracy : float
         Backward error allowed to each SVD, relative to the last change.
     """
@@ -84,18 +84,18 @@ class MM(DenseSolver[MajorisedState]):
 
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
-        """What any dense solver objects to, and every penalty but the one that has this majoriser."""
+        """Refuse what any dense solver refuses, and every penalty except the one with this majoriser."""
         if not (isinstance(problem.discrete, FractionalL0) and problem.is_discrete):
             return f"needs the discrete penalty FractionalL0 with ξ > 0, not {problem.discrete!r}"
         return super().objection(problem)
 
     @staticmethod
     def instead(problem: Problem) -> str:
-        """What to use for a large table."""
+        """Name the alternative for a large table."""
         return "the proximal solvers take the exact prox of FractionalL0 and store none"
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MajorisedState:
-        """Z = x0."""
+        """Start at Z = x0."""
         penalty = _fractional(problem)
         x = x0.orthonormalised() if x0.rank else x0
         alpha = max(widest(penalty) if self.first is None else self.first, penalty.alpha)
@@ -105,7 +105,7 @@ class MM(DenseSolver[MajorisedState]):
         return MajorisedState(*fields, alpha, penalty.alpha, joint)
 
     def step(self, problem: Problem, state: MajorisedState, context: Context) -> MajorisedState:
-        """Z by the closed formula, then X."""
+        """Update Z by the closed formula, then X."""
         final = _fractional(problem)
         alpha = max(self.fall * state.alpha, final.alpha) if state.iteration else state.alpha
         penalty = final.with_alpha(alpha)
@@ -135,17 +135,17 @@ class MM(DenseSolver[MajorisedState]):
 
     @staticmethod
     def _joint(problem: Problem, x: LowRank, observed: Array, Z: Array, penalty: FractionalL0) -> float:
-        """f(X) + λg(X) + ξr(Z) + ½‖P_Ωᶜ(Z − X)‖²."""
+        """Compute f(X) + λg(X) + ξr(Z) + ½‖P_Ωᶜ(Z − X)‖²."""
         cells = penalty.value(Z) + 0.5 * (Z - _filled(problem, x)) ** 2
         cells[problem.observations.rows, problem.observations.cols] = 0
         return problem.fit(observed) + problem.spectral.value(x.s) + float(cells.sum())
 
     def merit(self, state: MajorisedState, terms: Terms) -> float:
-        """The objective; X of a larger α is no worse for that."""
+        """Return the objective: an X of a larger α counts as well."""
         return terms.objective
 
     def columns(self, state: MajorisedState) -> dict[str, float]:
-        """α, and the joint objective at it."""
+        """Return α, and the joint objective at it."""
         return {"alpha": state.alpha, "joint": state.joint}
 
 
@@ -155,12 +155,12 @@ def _fractional(problem: Problem) -> FractionalL0:
 
 
 def _filled(problem: Problem, x: LowRank) -> Array:
-    """X + B as an array."""
+    """Return X + B as an array."""
     return problem.with_offsets(x).to_dense()
 
 
 def _slope(penalty: FractionalL0, Z: Array) -> Array:
-    """Σ_k w_k 2αd/(d² + α)², entry by entry."""
+    """Compute Σ_k w_k 2αd/(d² + α)², entry by entry."""
     out = np.zeros_like(Z)
     for a, w in zip(penalty.alphabet, penalty.weights, strict=True):
         d = Z - a

@@ -1,4 +1,4 @@
-"""Checks of hyperparameters, and of the limits of a run: one clear error each."""
+"""Checks of hyperparameters and of the limits of a run, each with one clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solutions for many λ, or many α of the fractional ℓ0, from the largest down, each started from the one before."""
+"""Solutions for many λ, or many α of the fractional ℓ0, from the largest down, each from the one before."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from snapimpute.solvers.result import Result
 
 
 class AnnealPoint(NamedTuple):
-    """One α, and the solution there."""
+    """An α, and the solution there."""
 
     alpha: float
     result: Result
 
 
 class PathPoint(NamedTuple):
-    """One λ of a path, and the solution there."""
+    """A λ of a path, and the solution there."""
 
     lam: float
     result: Result
@@ -48,12 +48,12 @@ def path(
     problem : Problem
         Its own λ does not enter.
     lams : int or list of float
-        How many λ, evenly spaced on a logarithmic scale from the largest at
-        which X is not 0 down, or the λ themselves, in any order.
+        Number of λ, evenly spaced on a logarithmic scale, from the largest at which
+        X is not 0 down; or the λ themselves, in any order.
     solver : Solver or str, optional
-        `SoftImpute` if not given.
+        `SoftImpute` by default.
     smallest : float
-        Where a path that is not given ends, relative to its first λ.
+        Last λ of a path that is not given, relative to its first.
     **options
         As in `solve`: max_iter, tol, max_rank, random_state, …
 
@@ -86,8 +86,7 @@ def anneal(
     """Yield the solutions while α of `FractionalL0` falls to that of the problem, as its authors do.
 
     A large α gives wide wells and few local minima; each solution starts the
-    next. For `solvers.MM`, which brings α down in its own iterations, there is
-    no need of this.
+    next. `solvers.MM` does not need this: it lowers α in its own iterations.
 
     Parameters
     ----------
@@ -96,10 +95,10 @@ def anneal(
     solver : Solver or str
         As in `solve`.
     steps : int
-        How many α, evenly spaced on a logarithmic scale.
+        Number of α, evenly spaced on a logarithmic scale.
     first : float, optional
-        The first α; the squared largest distance between neighbouring symbols
-        if not given.
+        The first α; by default the squared largest distance between neighbouring
+        symbols.
     **options
         As in `solve`: max_iter, tol, max_rank, random_state, …
 

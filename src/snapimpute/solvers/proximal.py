@@ -7,9 +7,8 @@ penalty on Ωᶜ; its gradient is 1-Lipschitz, and Y minus the gradient is
 Each step solves its prox to a backward error of at most a fraction `accuracy`
 of the last ‖X − Y‖_F, measured by the partial SVD. With an error of norm ε
 plain proximal gradient still falls by ½‖X⁺ − X‖² − ε‖X⁺ − X‖. Solvers whose
-authors take a fixed number of power steps allow the partial SVD as many passes
-at most; what is then left of the error is measured, and counted in the
-certificate.
+authors take a fixed number of power steps limit the passes of the partial SVD to
+that number; the error that remains is measured, and counted in the certificate.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context, Solver, State
 from snapimpute.types import Array
 
 STEP_COST = "3 passes: |Ω|k + (m+n)k², discrete: mn(r+k)"
-"""Of a step whose warm start was good; r is the rank, k = r + 10 and two random directions."""
+"""Cost of a step with a good warm start; r is the rank, k = r + 10 and two random directions."""
 
 
 ROUNDING = 0.25
@@ -39,7 +38,7 @@ ROUNDING = 0.25
 
 
 BELOW_NOISE = 0.5
-"""The partial SVD of a gradient that is known on a sample only need not be more exact than this part of its noise."""
+"""If a gradient is known on a sample only, its partial SVD may err by this part of the noise."""
 
 
 @stored("proximal point", "x", "observed")
@@ -51,7 +50,7 @@ class Point(NamedTuple):
 
     @classmethod
     def combine(cls, weights: Sequence[float], points: Sequence[Point]) -> Point:
-        """Σ_i weights_i · points_i; the same point given twice is counted once."""
+        """Compute Σ_i weights_i · points_i; a point given twice is counted once."""
         merged: dict[int, tuple[float, Point]] = {}
         for weight, point in zip(weights, points, strict=True):
             merged[id(point.x)] = (weight + merged.get(id(point.x), (0.0, point))[0], point)
@@ -69,21 +68,21 @@ class Point(NamedTuple):
 class Limit(NamedTuple):
     """The largest rank that a step may have.
 
-    Values that do not stand out by the factor ``crowd`` from the first one
-    beyond are left out with it: they are the edge of what is noise so far.
+    Values within the factor ``crowd`` of the first one beyond are left out with it:
+    so far they cannot be told from noise.
     """
 
     rank: int
     crowd: float
 
     def rank_of(self, s: Array, least: int) -> int:
-        """How many of the values to keep, given one more than ``rank`` of them."""
+        """Return the number of values to keep, given one more than ``rank`` of them."""
         return max(int((s[: self.rank] >= self.crowd * s[self.rank]).sum()), least)
 
 
 @stored("proximal move", "to", "length", "error", "subspace", "step", "spectral", "jumps")
 class Move(NamedTuple):
-    """One proximal gradient step from Y: where it led, how far, how exactly, and where to start the next SVD."""
+    """One proximal gradient step from Y: its end, length and error, and the start of the next SVD."""
 
     to: Point
     length: float
@@ -94,7 +93,7 @@ class Move(NamedTuple):
     jumps: bool = False
 
     def refused(self, at: Point) -> Move:
-        """No step: the iterate stays where it is, and how far the step would have led is all that is known."""
+        """Refuse the step: the iterate stays, and only the length of the step is kept."""
         return self._replace(to=at, length=0.0, error=self.length)
 
     @property
@@ -103,7 +102,7 @@ class Move(NamedTuple):
 
         If the discrete penalty is not convex its prox may jump, and ∇h with it.
         Then this bounds the distance of 0 from the subdifferential of the joint
-        objective, whose minimum over U is (E), at X and U = prox(Y): on Ωᶜ the
+        objective at X and U = prox(Y); its minimum over U is (E). On Ωᶜ the
         residual is Y − X in U and (1/step − 1)(Y − X) in X, on Ω at most
         max(1, step − 1)/step·‖Y − X‖.
         """
@@ -116,7 +115,7 @@ class Move(NamedTuple):
 @stored("state proximal", *fields_of(State), "before", "subspace", "scale")
 @dataclass(frozen=True, eq=False)
 class ProximalState(State):
-    """Adds the iterate before, the right space to warm-start from, and the scale of the last move."""
+    """Adds the iterate before, the right space for a warm start, and the scale of the last move."""
 
     before: Point
     subspace: Array | None
@@ -124,7 +123,7 @@ class ProximalState(State):
 
     @property
     def point(self) -> Point:
-        """The iterate with its entries on Ω."""
+        """Iterate with its entries on Ω."""
         return Point(self.x, self.x_observed)
 
 
@@ -132,7 +131,7 @@ P = TypeVar("P", bound=ProximalState)
 
 
 class Proximal(Solver[P], Generic[P]):
-    """What all proximal gradient solvers share: the step, and how exactly it is taken."""
+    """Base of all proximal gradient solvers: the step and its accuracy."""
 
     objective_name: ClassVar[ObjectiveName] = "E"
     any_loss: ClassVar[bool] = True
@@ -155,20 +154,20 @@ class Proximal(Solver[P], Generic[P]):
         finer: float = 1.0,
         limit: Limit | None = None,
     ) -> Move:
-        """X = prox_{step·λg}(Y − step·∇h(Y)), with an error ``finer`` times that of `accuracy`.
+        """Compute X = prox_{step·λg}(Y − step·∇h(Y)), with an error ``finer`` times that of `accuracy`.
 
-        If the rank would exceed that of ``limit``, λ is raised to where it does
-        not. ``gamma`` is that of the envelope in h.
+        If the rank would exceed ``limit``, λ is raised until it does not. ``gamma`` is
+        that of the envelope in h.
         """
         spectral = spectral or problem.spectral
         most = [r for r in (context.max_rank, None if limit is None else limit.rank + 1) if r is not None]
         above = spectral.threshold(step)
         size = problem.scale
-        # Before ‖X − Y‖ is known, one singular value just above the threshold is the least that matters.
+        # While ‖X − Y‖ is unknown, one singular value just above the threshold is the least that matters.
         scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
         tol = max(finer * self.accuracy * scale, (1e-12 if problem.dtype == np.float64 else 1e-6) * size)
         right = state.x.V if state.subspace is None and state.x.rank else state.subspace
-        share = step / gamma  # of the prox in the step: its noise and its error count as much
+        share = step / gamma  # weight of the prox in the step: its noise and its error count as much
         need = Need(ROUNDING * tol / share, above / share, state.x.U, right)
         operator = problem.gradient_step(*y, step, gamma=gamma, need=need)
         svd = partial_svd(
@@ -197,7 +196,7 @@ class Proximal(Solver[P], Generic[P]):
 def start(
     problem: Problem, x0: LowRank, context: Context
 ) -> tuple[LowRank, Array, int, float, float, Point, Array | None, float]:
-    """The fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0, made such as iterates are."""
+    """Return the fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0, orthonormalised."""
     if x0.rank:
         x0 = x0.orthonormalised().truncated(context.max_rank or x0.rank)
     observed = problem.at_observed(x0)
@@ -207,7 +206,7 @@ def start(
 @stored("state momentum", *fields_of(ProximalState), "spectral", "t", "continuing", "lipschitz")
 @dataclass(frozen=True, eq=False)
 class MomentumState(ProximalState):
-    """Adds the penalty of the stage, t of the FISTA sequence, which begins 0, 1, and 1/step where that changes."""
+    """Adds the penalty of the stage, t of the FISTA sequence (it begins 0, 1), and 1/step if that changes."""
 
     spectral: SpectralPenalty
     t: float = 0.0
@@ -216,12 +215,12 @@ class MomentumState(ProximalState):
 
     @property
     def measure(self) -> float:
-        """The relative change, once λ has come down to its final value."""
+        """Relative change, once λ has come down to its final value."""
         return math.inf if self.continuing else super().measure
 
     @property
     def pending(self) -> str:
-        """Continuation."""
+        """Say that λ is still coming down."""
         return "while λ was still coming down" if self.continuing else ""
 
 
@@ -232,14 +231,14 @@ class ProximalGradient(Proximal[MomentumState]):
 
     @abstractmethod
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """β of the next iteration, and the next t of the FISTA sequence."""
+        """Return β of the next iteration, and the next t of the FISTA sequence."""
 
     def stage(self, problem: Problem, state: MomentumState) -> SpectralPenalty:
-        """The penalty of the next iteration; with continuation one with a larger λ."""
+        """Return the penalty of the next iteration; with continuation one with a larger λ."""
         return problem.spectral
 
     def growth(self, problem: Problem, state: MomentumState) -> Limit | None:
-        """The largest rank that the next iterate may have; None is no limit."""
+        """Return the largest rank of the next iterate; None is no limit."""
         return None
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MomentumState:
@@ -247,7 +246,7 @@ class ProximalGradient(Proximal[MomentumState]):
         return MomentumState(*start(problem, x0, context), problem.spectral)
 
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
-        """X_t = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(Y_t)))."""
+        """Compute X_t = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(Y_t)))."""
         spectral = self.stage(problem, state)
         beta, t = self.momentum(state)
         y = Point.combine([1 + beta, -beta], [state.point, state.before])  # Eq. (13a), sign corrected
@@ -259,7 +258,7 @@ class ProximalGradient(Proximal[MomentumState]):
 
 
 def moved(state: ProximalState, move: Move) -> dict[str, Any]:
-    """The fields of a `ProximalState` after a move."""
+    """Return the fields of a `ProximalState` after a move."""
     return {
         "x": move.to.x,
         "x_observed": move.to.observed,
@@ -273,7 +272,7 @@ def moved(state: ProximalState, move: Move) -> dict[str, Any]:
 
 
 def arrived(problem: Problem, state: MomentumState, move: Move, t: float) -> MomentumState:
-    """The state after a move, at the λ that it had; only at the final one is there a certificate."""
+    """Return the state after a move at its λ; only the final λ has a certificate."""
     continuing = move.spectral.lam > problem.spectral.lam
     after = MomentumState(**moved(state, move), spectral=move.spectral, t=t, continuing=continuing)
     return replace(after, certificate=math.inf) if continuing else after
@@ -284,8 +283,8 @@ def arrived(problem: Problem, state: MomentumState, move: Move, t: float) -> Mom
 class SoftImpute(ProximalGradient):
     """Proximal gradient: X⁺ = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(X))), Eq. (8) for ξ = 0.
 
-    (E) falls in every step, for any penalty. For its path of λ with warm starts
-    see `solvers.path`.
+    (E) falls in every step, for any penalty. `solvers.path` gives its path of λ with
+    warm starts.
 
     Parameters
     ----------
@@ -306,7 +305,7 @@ class SoftImpute(ProximalGradient):
     )
 
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """None."""
+        """Use no momentum."""
         return 0.0, state.t
 
 
@@ -316,8 +315,8 @@ class APG(ProximalGradient):
     """Accelerated proximal gradient: the paper's Eq. (10), and Eq. (13) with a discrete penalty.
 
     The plain recursion: momentum, no continuation, restart or line search. For
-    convex penalties E_t − E* ≤ 6‖X_0 − X*‖²/(t + 2)² (``beta="paper"``); for
-    others nothing is promised.
+    convex penalties E_t − E* ≤ 6‖X_0 − X*‖²/(t + 2)² (``beta="paper"``); other
+    penalties have no guarantee.
 
     Parameters
     ----------
@@ -345,7 +344,7 @@ class APG(ProximalGradient):
             raise ValueError(f'beta must be "paper" or "fista", got {self.beta!r}')
 
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """β of the next iteration, and the next t of the FISTA sequence."""
+        """Return β of the next iteration, and the next t of the FISTA sequence."""
         beta, following = fista(state.t)
         if self.beta == "fista":
             return beta, following
@@ -354,6 +353,6 @@ class APG(ProximalGradient):
 
 
 def fista(t: float, ratio: float = 1.0) -> tuple[float, float]:
-    """(β, t⁺) of the FISTA sequence; ``ratio`` is the last step length over the present one."""
+    """Return (β, t⁺) of the FISTA sequence; ``ratio`` is the last step length over the present one."""
     following = 0.5 * (1 + math.sqrt(1 + 4 * ratio * t * t))
     return max(t - 1, 0.0) / following, following

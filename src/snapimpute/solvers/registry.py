@@ -1,4 +1,4 @@
-"""The one list of solvers, which of them fit a problem, and which one to take if nobody says."""
+"""List of all solvers, choice of those that fit a problem, and the default one."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ SOLVERS: dict[str, type[Solver[Any]]] = {s.name: s for s in (*_PROXIMAL, *_SPLIT
 
 
 SMALL_CELLS = 10_000
-"""Up to this size the whole SVD of every step is so cheap that bringing λ down only costs iterations."""
+"""Up to this size the whole SVD of every step is cheap, and bringing λ down only costs iterations."""
 
 
 class Pick(NamedTuple):
-    """A solver, and why it was taken."""
+    """A solver, and the reason for choosing it."""
 
     solver: Solver[Any]
     why: str
 
 
 def fitting(problem: Problem) -> list[str]:
-    """Names of the solvers that can treat a problem."""
+    """Return the names of the solvers that can treat a problem."""
     return [name for name, solver in SOLVERS.items() if solver.objection(problem) is None]
 
 
 def named(solver: Solver[Any] | str) -> type[Solver[Any]]:
-    """The class of a solver that is given itself or by its name."""
+    """Return the class of a solver, given as an instance or by its name."""
     if isinstance(solver, str):
         if solver not in SOLVERS:
             raise ValueError(f'solver must be "auto" or one of {", ".join(SOLVERS)}, got {solver!r}')
@@ -54,9 +54,10 @@ def named(solver: Solver[Any] | str) -> type[Solver[Any]]:
 
 
 def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> Pick:
-    """Return the solver given, found by its name, or chosen if that is "auto"; refuse one that does not fit.
+    """Return the solver that is given or named, or choose one for "auto"; refuse one that does not fit.
 
-    ``warm`` says that the start is not zero: early valleys are behind it, and momentum is worth more than caution.
+    ``warm`` means that the start is not zero: poor early stationary points lie behind,
+    and momentum is worth more than caution.
 
     Examples
     --------
@@ -76,7 +77,7 @@ def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> 
 
 
 def check_able(solver: Solver[Any], ability: Literal["samples", "single", "anywhere"]) -> None:
-    """Refuse a solver that cannot work with a sample, in float32 or on another backend, naming those that can."""
+    """Refuse a solver that cannot work with a sample, in float32 or on another backend; name those that can."""
     if getattr(solver, ability):
         return
     needs, instead, can = {
@@ -89,7 +90,7 @@ def check_able(solver: Solver[Any], ability: Literal["samples", "single", "anywh
 
 
 def _auto(problem: Problem, warm: bool) -> Pick:
-    """By what was measured (docs/how-to-choose.md): convexity first, then whether the start is warm, and the size."""
+    """Choose by measurements (docs/how-to-choose.md): by convexity first, then by a warm start, and by size."""
     if problem.jumps and not warm:
         why = "FaNCL brings λ down, which keeps clear of poor stationary points, and falls at every λ"
         return Pick(FaNCL(), f"{problem.discrete!r} is not convex: {why}")

@@ -1,4 +1,4 @@
-"""What a solver run gives back: the matrix, whether to trust it, and how it went."""
+"""Result of a solver run: the matrix, the status and the history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from snapimpute.types import Array
 @stored("status", "code", "message", "advice")
 @dataclass(frozen=True)
 class Status:
-    """Why a run ended, in words, and what to do about it.
+    """Reason why a run ended, and what to do about it.
 
     ``code`` is one of "converged", "max_iter", "stopped", "interrupted" and
     "diverged".
@@ -31,7 +31,7 @@ class Status:
 
     @property
     def converged(self) -> bool:
-        """Whether the stopping rule was met."""
+        """True if the stopping rule was met."""
         return self.code == "converged"
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Status:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The outcome of `solve`.
+    """Outcome of `solve`.
 
     Attributes
     ----------
@@ -51,17 +51,17 @@ class Result:
     status : Status
     history : dict of arrays
         One row per iteration: iteration, seconds (of the solver alone),
-        objective, fit, spectral, discrete, certificate, rank, and what a
+        objective, fit, spectral, discrete, certificate, rank, and columns that a
         callback recorded.
     objective_name : {"E", "P", "C"}
-        Which objective the history reports; "C" is ‖X‖_* under the constraint
+        Objective that the history reports; "C" is ‖X‖_* under the constraint
         P_Ω(X) = P_Ω(O), whose violation the column "fit" shows.
     settings : dict
-        What was run: solver and why it was picked, penalties, limits, seed.
+        Settings of the run: solver and the reason for it, penalties, limits, seed.
     extras : dict
-        What some solvers find besides x; see there.
+        Results of some solvers besides x; see there.
     row : int
-        Row of the history that tells of x: the last one, unless the run broke off.
+        Row of the history that belongs to x: the last one, unless the run broke off.
     """
 
     x: LowRank
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def n_iter(self) -> int:
-        """Iterations run."""
+        """Number of iterations."""
         return int(self.history["iteration"].size)
 
     @property
@@ -89,7 +89,7 @@ class Result:
         return self.x if self.offsets is None else LowRank.combine([1.0, 1.0], [self.x, self.offsets])
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Estimate of the data at the given cells: X + B, not snapped to any alphabet."""
+        """Estimate the data at the given cells: X + B, not snapped to any alphabet."""
         out = self.x.entries(rows, cols)
         return out if self.offsets is None else out + self.offsets.entries(rows, cols)
 
@@ -98,18 +98,18 @@ class Result:
         return f"Result({self.x!r}, {self.n_iter} iterations{final}, {self.status.code})"
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Return HTML for notebooks."""
         return html_of_result(self)
 
 
 class History:
-    """Rows with possibly different keys, given back as columns."""
+    """Rows with possibly different keys, returned as columns."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """One array per key; NaN where a row lacks it."""
+        """Return one array per key; NaN where a row lacks it."""
         keys = list(dict.fromkeys(k for k in (*BASE_KEYS, *(k for row in self.rows for k in row))))
         return {k: np.array([row.get(k, np.nan) for row in self.rows]) for k in keys}
 
@@ -119,9 +119,9 @@ BASE_KEYS = ("iteration", "seconds", "objective", "fit", "spectral", "discrete",
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """What a callback sees after each iteration; `record` adds its own columns to the history.
+    """Argument of a callback after each iteration; `record` adds columns to the history.
 
-    ``x`` lives where the solver computes; ``x.moved(None)`` is a copy in numpy's memory, if that is elsewhere.
+    ``x`` lives where the solver computes; ``x.moved(None)`` is a copy in numpy's memory.
     """
 
     iteration: int

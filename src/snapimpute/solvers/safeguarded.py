@@ -1,10 +1,10 @@
 """Solvers for penalties that are not convex: every step is checked against a bound on the objective.
 
-A step of length below 1 falls by (1/step − 1)/2·‖X⁺ − V‖² if its prox is exact.
-Where a measured objective does not keep to the bound, the step is taken again
-from the last iterate with a finer SVD, and if rounding leaves nothing to gain,
-the iterate stays where it is. The bound is a column of the history. With
-`ComposedL1`, which is not the prox of its value, no bound is promised.
+A step of length below 1 lowers the objective by (1/step − 1)/2·‖X⁺ − V‖² if its
+prox is exact. If a measured objective exceeds the bound, the step is taken again
+from the last iterate with a finer SVD. If rounding leaves nothing to gain, the
+iterate stays. The bound is a column of the history. `ComposedL1` is not the prox
+of its value, so no bound holds with it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from snapimpute.solvers.proximal import (
 )
 
 FINER = (1.0, 1e-2, 1e-5, 1e-9)
-"""How much finer the prox is solved when a step was refused."""
+"""Factor by which the accuracy of the prox improves after a refused step."""
 
 
 @stored("state safeguarded", *fields_of(ProximalState), "bound")
 @dataclass(frozen=True, eq=False)
 class SafeguardedState(ProximalState):
-    """Adds the bound that the objective of this iterate had to keep to."""
+    """Adds the bound on the objective of this iterate."""
 
     bound: float
 
@@ -47,7 +47,7 @@ Q = TypeVar("Q", bound=SafeguardedState)
 
 
 class Safeguarded(Proximal[Q], Generic[Q]):
-    """Steps below the Lipschitz limit, and the way back when one fails."""
+    """Base of safeguarded solvers: steps below the Lipschitz limit, and the way back if one fails."""
 
     step_size: float
 
@@ -55,11 +55,11 @@ class Safeguarded(Proximal[Q], Generic[Q]):
         check_open("step_size", self.step_size, 1.0)
 
     def columns(self, state: Q) -> dict[str, float]:
-        """The bound that this iterate had to keep to."""
+        """Return the bound on this iterate."""
         return {"bound": state.bound}
 
     def falling(self, problem: Problem, state: Q, context: Context) -> tuple[Move, Terms]:
-        """A step from the iterate itself that does not raise the objective; at last no step."""
+        """Take a step from the iterate itself that does not raise the objective; if all fail, stay."""
         before = problem.terms(state.x, state.x_observed) if state.terms is None else state.terms
         for finer in FINER:
             move = self.move(problem, state.point, state, context, step=self.step_size, finer=finer)
@@ -70,7 +70,7 @@ class Safeguarded(Proximal[Q], Generic[Q]):
 
 
 def stayed_or_moved(state: SafeguardedState, move: Move) -> dict[str, Any]:
-    """The fields after a move; a step that was not taken tells nothing new of the iterate."""
+    """Return the fields after a move; a refused step adds nothing to what is known of the iterate."""
     fields = moved(state, move)
     return fields | {"certificate": state.certificate} if move.to.x is state.x else fields
 
@@ -93,7 +93,7 @@ class NMAPG(Safeguarded[MonitorState]):
     """Non-monotone accelerated proximal gradient: F(X_k) stays below c_k, an average of the values so far.
 
     The accelerated step is kept if F(Z⁺) ≤ c − δ‖Z⁺ − Y‖²; else a plain step
-    is taken beside it and the better of the two kept.
+    is taken beside it, and the better of the two is kept.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class NMAPG(Safeguarded[MonitorState]):
     eta : float
         Weight of the past in c.
     delta : float
-        δ: how far below c an accelerated step must come, relative to its squared length.
+        δ: required distance of an accelerated step below c, relative to its squared length.
     accuracy : float
         Backward error allowed to each prox, relative to the last ‖X − Y‖_F.
     """
@@ -129,14 +129,14 @@ class NMAPG(Safeguarded[MonitorState]):
         check_positive("delta", self.delta)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MonitorState:
-        """z = x = x₋ = x0, t₋ = 0, t = 1, q = 1, c = F(x0)."""
+        """Start at z = x = x₋ = x0, t₋ = 0, t = 1, q = 1, c = F(x0)."""
         fields = start(problem, x0, context)
         point = fields[5]
         terms = problem.terms(*point)
         return MonitorState(*fields, terms.objective, point, terms.objective, terms=terms)
 
     def step(self, problem: Problem, state: MonitorState, context: Context) -> MonitorState:
-        """The accelerated step, or the better of it and a plain one."""
+        """Take the accelerated step, or the better of it and a plain one."""
         a, b = state.t_before / state.t, (state.t_before - 1) / state.t
         y = Point.combine([1 - a + b, a, -b], [state.point, state.z, state.before])
         move = self.move(problem, y, state, context, step=self.step_size)
@@ -178,7 +178,7 @@ class NIAPG(Safeguarded[RecentState]):
     Parameters
     ----------
     q : int
-        How far back the maximum looks.
+        Number of earlier objectives in the maximum.
     step_size : float
         η, below 1.
     accuracy : float
@@ -209,13 +209,13 @@ class NIAPG(Safeguarded[RecentState]):
         check_count("q", self.q, least=0)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> RecentState:
-        """X_0 = X_{−1} = x0."""
+        """Start at X_0 = X_{−1} = x0."""
         fields = start(problem, x0, context)
         terms = problem.terms(*fields[5])
         return RecentState(*fields, terms.objective, (terms.objective,), terms=terms)
 
     def step(self, problem: Problem, state: RecentState, context: Context) -> RecentState:
-        """A step from Y if F(Y) is low enough, else from X."""
+        """Take a step from Y if F(Y) is low enough, else from X."""
         k, bound = state.iteration + 1, max(state.recent) + problem.slack
         beta = (k - 1) / (k + 2)
         y = Point.combine([1 + beta, -beta], [state.point, state.before])
@@ -244,7 +244,7 @@ class FaNCL(Continued):
     Parameters
     ----------
     nu : float
-        How fast λ falls: λ_i = (λ₀ − λ)νⁱ + λ.
+        Speed at which λ falls: λ_i = (λ₀ − λ)νⁱ + λ.
     step_size : float
         1/τ, below 1.
     accuracy : float
@@ -275,15 +275,15 @@ class FaNCL(Continued):
         check_open("step_size", self.step_size, 1.0)
 
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """None."""
+        """Use no momentum."""
         return 0.0, state.t
 
     def next_lam(self, state: MomentumState, final: float) -> float:
-        """λ_{i+1} − λ = ν(λ_i − λ)."""
+        """Set λ_{i+1} − λ = ν(λ_i − λ)."""
         return final + self.nu * (state.spectral.lam - final)
 
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
-        """A plain step that falls far enough; at last no step."""
+        """Take a plain step that falls far enough; if all fail, stay."""
         stage, point = self.stage(problem, state), state.point
         before = problem.terms(*point) if state.terms is None else state.terms
         enough = (1 / self.step_size - 1) / 4

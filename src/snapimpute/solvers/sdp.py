@@ -1,4 +1,4 @@
-"""The semidefinite programme of the nuclear norm, through a modelling tool: small tables, high accuracy."""
+"""Semidefinite programme of the nuclear norm, through a modelling tool: small tables, high accuracy."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from snapimpute.solvers.dual import constrained_terms, relative_residual
 class SDP(Solver[State]):
     """min ½(tr W₁ + tr W₂) s.t. [[W₁, X], [Xᵀ, W₂]] ⪰ 0, P_Ω(X) = P_Ω(O): the least nuclear norm.
 
-    Solved by an interior-point method in one go; the value is ‖X‖_* (the paper
-    drops the ½, which doubles it). The λ of `Nuclear` does not enter. Needs the
-    extra ``snapimpute[sdp]``.
+    An interior-point method solves it in one go. The value is ‖X‖_* (the paper
+    drops the ½, which doubles it). The λ of `Nuclear` does not enter. This solver
+    needs the extra ``snapimpute[sdp]``.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class SDP(Solver[State]):
     )
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> State:
-        """Refuse what is too large before any work."""
+        """Refuse a table that is too large, before any work."""
         side = sum(problem.shape)
         need = 8 * (side * (side + 1) / 2) ** 2 / 2**30
         if need > self.max_gib:
@@ -67,7 +67,7 @@ class SDP(Solver[State]):
         return State(x, observed, 1, x.distance(state.x), violation, final=True)
 
     def terms(self, problem: Problem, state: State) -> Terms:
-        """‖X‖_* and the violation of the constraint."""
+        """Compute ‖X‖_* and the violation of the constraint."""
         return constrained_terms(problem, state.x, state.x_observed)
 
 

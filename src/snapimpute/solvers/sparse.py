@@ -1,4 +1,4 @@
-"""Low rank plus sparse errors: some of the observed entries are grossly wrong, and nobody knows which."""
+"""Low rank plus sparse errors: an unknown part of the observed entries is grossly wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SplitState(State):
 
     @property
     def measure(self) -> float:
-        """The larger of the relative change and the relative residual."""
+        """Larger of the relative change and the relative residual."""
         return max(super().measure, self.residual)
 
 
@@ -46,11 +46,11 @@ class LowRankSparse(Solver[SplitState]):
     Parameters
     ----------
     tau : float, optional
-        Weight of the errors; λ/√(max(m, n)·|Ω|/mn) if not given.
+        Weight of the errors; λ/√(max(m, n)·|Ω|/mn) by default.
     delta : float
         Noise allowed on the entries that are believed.
     beta : float, optional
-        Penalty of the splitting; 0.15·λ|Ω|/‖P_Ω(O)‖₁ if not given.
+        Penalty of the splitting; 0.15·λ|Ω|/‖P_Ω(O)‖₁ by default.
 
     Notes
     -----
@@ -84,7 +84,7 @@ class LowRankSparse(Solver[SplitState]):
             raise ValueError(f"delta must be a finite number, at least 0, got {self.delta}")
 
     def parameters(self, problem: Problem) -> tuple[float, float]:
-        """(τ, β) for a problem."""
+        """Return (τ, β) for a problem."""
         obs, lam = problem.observations, problem.spectral.lam
         tau = lam / math.sqrt(max(problem.shape) * obs.density) if self.tau is None else self.tau
         total = float(np.abs(problem.targets).sum())
@@ -92,7 +92,7 @@ class LowRankSparse(Solver[SplitState]):
         return tau, beta
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> SplitState:
-        """No errors, no multiplier."""
+        """Start without errors and multiplier."""
         if problem.spectral.lam == 0 or not problem.targets.any():
             raise ValueError("LowRankSparse needs λ > 0 and data that are not all zero")
         observed = problem.at_observed(x0)
@@ -102,7 +102,7 @@ class LowRankSparse(Solver[SplitState]):
         return SplitState(x0, observed, 0, np.inf, np.inf, zero, zero, zero, np.inf, tau, subspace)
 
     def step(self, problem: Problem, state: SplitState, context: Context) -> SplitState:
-        """A, then B with the rest, then the multiplier."""
+        """Update A, then B with the rest, then the multiplier."""
         tau, beta = self.parameters(problem)
         size = float(np.linalg.norm(problem.targets))
         aim = problem.targets - state.errors - state.rest + state.multiplier / beta
@@ -139,29 +139,29 @@ class LowRankSparse(Solver[SplitState]):
         )
 
     def terms(self, problem: Problem, state: SplitState) -> Terms:
-        """λ‖A‖_* + τ‖B‖₁, and how far P_Ω(A + B + rest) is from P_Ω(O)."""
+        """Compute λ‖A‖_* + τ‖B‖₁, and the distance of P_Ω(A + B + rest) from P_Ω(O)."""
         left = problem.targets - state.x_observed - state.errors - state.rest
         value = problem.spectral.value(state.x.s) + state.weight * float(np.abs(state.errors).sum())
         return Terms(0.5 * float(left @ left), value, 0.0, constrained=True)
 
     def merit(self, state: SplitState, terms: Terms) -> float:
-        """The residual, as iterates are infeasible."""
+        """Return the residual, as iterates are infeasible."""
         return state.residual
 
     def columns(self, state: SplitState) -> dict[str, float]:
-        """Number of entries that are held to be wrong."""
+        """Return the number of entries taken as wrong."""
         return {"errors": float(np.count_nonzero(state.errors))}
 
     def extras(self, state: SplitState) -> dict[str, Any]:
-        """B on Ω."""
+        """Return B on Ω."""
         return {"errors": state.errors}
 
 
 def split(free: Array, edge: float, delta: float) -> tuple[Array, Array]:
-    """The B and Z with the least edge·‖B‖₁ + ½‖N − B − Z‖² under ‖Z‖ ≤ δ, N = ``free``.
+    """Find B and Z with the least edge·‖B‖₁ + ½‖N − B − Z‖² under ‖Z‖ ≤ δ, N = ``free``.
 
     With w = N − B − Z, Z = s·w for an s ≥ 0 and |w| ≤ edge, so that N − B is N
-    clipped to ±(1 + s)·edge, and s is where ‖Z‖ = δ.
+    clipped to ±(1 + s)·edge, and s solves ‖Z‖ = δ.
     """
     if float(np.linalg.norm(free)) <= delta:
         return np.zeros_like(free), free.copy()

@@ -1,7 +1,8 @@
 """Convex problems as stated, (P), not their envelope (E): Davis–Yin splitting and ADMM.
 
 The copy of X that carries the discrete term is dense, so that these methods
-store m×n numbers and refuse large problems. Penalty decomposition stores none.
+store m×n numbers and refuse large problems. Penalty decomposition stores no
+such copy.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from snapimpute.solvers.parameters import check_open, check_positive
 from snapimpute.types import Array
 
 MAX_CELLS = 1 << 25
-"""Of a table that is stored whole, several times over: 256 MiB each time."""
+"""Largest table that is stored whole, several times: 256 MiB each time."""
 
 
 def too_large(problem: Problem, instead: str) -> str | None:
-    """Why a method that stores m×n numbers cannot treat the problem, if it cannot."""
+    """Return the reason why a problem is too large for a method that stores m×n numbers, if it is."""
     m, n = problem.shape
     if m * n <= MAX_CELLS:
         return None
@@ -37,7 +38,7 @@ def too_large(problem: Problem, instead: str) -> str | None:
 @stored("state dense", *fields_of(State), "dense", "gap", "subspace")
 @dataclass(frozen=True, eq=False)
 class DenseState(State):
-    """Adds the dense variable of a method, the distance of its two copies of X, and where to start the next SVD."""
+    """Adds the dense variable of a method, the distance of its two copies of X, and the start of the next SVD."""
 
     dense: Array
     gap: float
@@ -45,7 +46,7 @@ class DenseState(State):
 
     @property
     def measure(self) -> float:
-        """The distance of the two copies and the change of X, relative to X."""
+        """Distance of the two copies and change of X, relative to X."""
         if self.gap == self.change == 0:
             return 0.0
         return max(self.gap, self.change) / self.size if self.size else math.inf
@@ -55,14 +56,14 @@ D = TypeVar("D", bound=DenseState)
 
 
 class DenseSolver(Solver[D], Generic[D]):
-    """What methods with a dense variable share."""
+    """Base of methods with a dense variable."""
 
     measures: ClassVar[str] = "relative change and distance of the two copies of X"
     accuracy: float
 
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
-        """What any solver objects to, maps that are not the prox of their value, and tables that are too large."""
+        """Refuse what any solver refuses, maps that are not the prox of their value, and large tables."""
         objection = super().objection(problem)
         if objection is None and not problem.exact:
             return f"needs the prox of the penalty itself, and that of {problem.discrete!r} is another's: use L1"
@@ -70,11 +71,11 @@ class DenseSolver(Solver[D], Generic[D]):
 
     @staticmethod
     def instead(problem: Problem) -> str:
-        """What to use for a large table."""
+        """Name the alternative for a large table."""
         return "PenaltyDecomposition comes as close to (P) as asked and stores none"
 
     def shrunk(self, problem: Problem, target: Array, step: float, state: D, context: Context) -> PartialSVD:
-        """prox_{step·λg}(target), with the backward error of its SVD."""
+        """Compute prox_{step·λg}(target), and the backward error of its SVD."""
         spectral, size = problem.spectral, problem.scale
         above = spectral.threshold(step)
         scale = state.gap + state.change
@@ -98,7 +99,7 @@ class DenseSolver(Solver[D], Generic[D]):
 class DavisYin(DenseSolver[DenseState]):
     """Davis–Yin three-operator splitting for (P): A = prox_γξr(Z), B = prox_γλg(2A − Z − γ∇f(A)), Z⁺ = Z + B − A.
 
-    A and B tend to a minimiser of (P); B, which is of low rank, is returned.
+    A and B tend to a minimiser of (P). The result is B, which has low rank.
     The certificate is ‖A − B‖ max(1, 1/γ), with subgradients taken at A and B.
 
     Parameters
@@ -128,12 +129,12 @@ class DavisYin(DenseSolver[DenseState]):
         check_open("gamma", self.gamma, 2.0)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DenseState:
-        """Z = x0."""
+        """Start at Z = x0."""
         x = x0.orthonormalised() if x0.rank else x0
         return DenseState(x, problem.at_observed(x), 0, np.inf, np.inf, x.to_dense(), np.inf, x.V if x.rank else None)
 
     def step(self, problem: Problem, state: DenseState, context: Context) -> DenseState:
-        """One round of the three operators."""
+        """Apply the three operators once."""
         seen = problem.observations.rows, problem.observations.cols
         Z = state.dense
         A = problem.prox_dense(Z, self.gamma)
@@ -189,14 +190,14 @@ class ADMM(DenseSolver[ADMMState]):
         check_positive("rho", self.rho)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> ADMMState:
-        """U = x0, W = 0."""
+        """Start at U = x0, W = 0."""
         x = x0.orthonormalised() if x0.rank else x0
         U = x.to_dense()
         observed = problem.at_observed(x)
         return ADMMState(x, observed, 0, np.inf, np.inf, U, np.inf, x.V if x.rank else None, np.zeros_like(U))
 
     def step(self, problem: Problem, state: ADMMState, context: Context) -> ADMMState:
-        """X, then U, then the multiplier."""
+        """Update X, then U, then the multiplier."""
         seen = problem.observations.rows, problem.observations.cols
         svd = self.shrunk(problem, state.dense - state.multiplier, 1 / self.rho, state, context)
         X = svd.x.to_dense()

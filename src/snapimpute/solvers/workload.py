@@ -1,7 +1,7 @@
-"""How much memory and how much work a fit is, counted array by array and product by product.
+"""Memory and work of a fit, counted array by array and product by product.
 
-Memory is that of the moment at which a solver holds most. Nothing here touches
-data: sizes in, bytes and operations out.
+Memory is counted at its peak. Nothing here touches data: sizes in, bytes and
+operations out.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from snapimpute.operators.tiled import GROUPS, KEPT_BYTES, KEPT_SAMPLE, MAP_COST
 
 COLD_BLOCKS = 6.5  # basis of the first partial SVD, in multiples of r + GUARD; 2 to 7 were measured
 DENSE_ARRAYS = 8  # m×n numbers of a method that stores them, with all temporaries; 5 to 8 were measured
-STREAMS, BLOCK_STREAMS = 20, 10  # how often an iteration goes over |Ω| numbers, and a pass over the SVD's blocks
+STREAMS, BLOCK_STREAMS = 20, 10  # number of times that an iteration reads |Ω| numbers, and a pass the SVD's blocks
 
 Parts = dict[str, float]
 
 
 class Habit(NamedTuple):
-    """What an iteration of a solver is made of, as measured: passes, objectives, whether Y is another than X.
+    """Make-up of an iteration of a solver, as measured: passes, objectives, and a flag for a Y other than X.
 
-    ``searches`` says that there is a partial SVD, whose first starts from random
+    ``searches`` is true if there is a partial SVD, whose first call starts from random
     vectors; ``more`` counts further arrays of |Ω| numbers.
     """
 
@@ -54,9 +54,8 @@ class Case:
 
     ``kind`` is "steps" for solvers whose iterations are passes over Ω and all
     cells, "dense" for those that store the whole matrix, else "other". ``tiled``
-    is the share of the columns whose cells are computed one by one, and one of
-    ``fraction`` cells is drawn where they are sampled; ``given`` is the size of
-    the values as they were given.
+    is the share of the columns whose cells are computed one by one. Sampling draws
+    one in ``fraction`` cells; ``given`` is the size of the values as they were given.
     """
 
     shape: tuple[int, int]
@@ -81,40 +80,40 @@ class Case:
 
     @property
     def cells(self) -> float:
-        """How many are computed one by one in a pass."""
+        """Number of cells computed one by one in a pass."""
         return self.shape[0] * self.shape[1] * self.tiled / self.fraction
 
     @property
     def kept(self) -> bool:
-        """Whether mapped tiles are kept from product to product."""
+        """True if mapped tiles are kept from product to product."""
         return self.cells * self.tile_size <= (KEPT_SAMPLE if self.sampled else KEPT_BYTES)
 
     @property
     def width(self) -> int:
-        """Rank of the point that a step begins at."""
+        """Rank of the point where a step begins."""
         return 2 * self.rank if self.habit.momentum else self.rank
 
     def whole(self, blocks: float) -> bool:
-        """Whether a basis of so many blocks gives way to the whole smaller side."""
+        """Tell whether the whole smaller side replaces a basis of so many blocks."""
         side = min(self.shape)
         large = blocks * (self.rank + GUARD) >= WHOLE_SHARE * side or side <= WHOLE_SIDE
         return large and self.shape[0] * self.shape[1] <= WHOLE_CELLS
 
     @property
     def columns(self) -> int:
-        """Of the blocks that are multiplied."""
+        """Columns of the blocks that are multiplied."""
         return min(self.shape) if self.whole(1) else min(self.rank + GUARD + FRESH, *self.shape)
 
     @property
     def passes(self) -> int:
-        """Products with the operator in an iteration; a sample is noisier, and takes one more round."""
+        """Number of products with the operator in an iteration; the noise of a sample costs one more round."""
         return 1 if self.whole(1) else self.habit.passes + 2 * self.sampled
 
     def memory(self) -> dict[str, int]:
-        """Bytes by part, at the moment at which there are most."""
+        """Count the bytes at the peak, by part."""
         (m, n), size, observed = self.shape, self.itemsize, self.observed
         data = (16 + self.given + size * (size != self.given)) * observed + 8 * self.lanes
-        if self.kind == "steps":  # where the correction on Ω is made, or in a partial SVD
+        if self.kind == "steps":  # the peak is the correction on Ω, or a partial SVD
             gradient: Parts = {"entries on Ω": self._entries(4), "factors": self._factors()}
             moments = [gradient, self._svd(warm=True), *[self._svd(warm=False)] * self.habit.searches]
         else:
@@ -124,22 +123,22 @@ class Case:
         return {"observations": data} | {name: int(size) for name, size in most.items() if size}
 
     def _entries(self, more: int) -> int:
-        """The targets, the offsets, X, the X before and, where it is another, Y on Ω; and so many temporaries."""
+        """Count the targets, the offsets, X, the X before and, if it differs, Y on Ω; and so many temporaries."""
         held = 3 + self.habit.momentum + self.habit.more + (self.offsets > 0)
         return self.itemsize * self.observed * (held + more)
 
     def _factors(self) -> int:
-        """X, the one before, the best, Y where it is not X; Y with offsets, as a line too, for a discrete term."""
+        """Count X, the one before, the best, Y if it is not X; with a discrete term Y with offsets, and its line."""
         columns, with_offsets = 3 * self.rank + self.width * self.habit.momentum, self.width + self.offsets
         columns += self.discrete * (with_offsets + 1 + with_offsets * (self.offsets > 0))
         return self.itemsize * self.lanes * columns
 
     def _svd(self, *, warm: bool) -> Parts:
-        """In a partial SVD; in the first, from random vectors, there are no factors yet."""
+        """Count a partial SVD; in the first, from random vectors, there are no factors yet."""
         (m, n), side, size = self.shape, min(self.shape), self.itemsize
         k = self.columns if warm else min(self.rank + GUARD, side)
         blocks = max((self.passes - 1) / 2, 1.0) if warm else COLD_BLOCKS
-        entries = self._entries(2 if warm or not self.habit.momentum else 1)  # in the first, Y is X still
+        entries = self._entries(2 if warm or not self.habit.momentum else 1)  # in the first, Y is still X
         parts: Parts = {"entries on Ω": entries, "factors": self._factors() * warm}
         if self.whole(min(blocks + 1, 3.0)):
             parts["dense arrays"] = size * (side * side + 4 * m * n)
@@ -155,7 +154,7 @@ class Case:
         return parts
 
     def work(self) -> Work:
-        """Operations, and bytes moved, by part."""
+        """Count operations, and bytes moved, by part."""
         (m, n), observed, size = self.shape, self.observed, self.itemsize
         k, r, lanes, tiles = self.columns, self.rank, self.lanes, 2.0 * self.cells
         made_of, line = self.width + self.offsets, self.width + 2 * self.offsets + self.discrete
@@ -173,7 +172,7 @@ class Case:
         search = lanes * (k * k * rounds * (6 + 4 * rounds) + distances)  # each round against those before
         total["SVD"] = 5.0 * m * n * k if self.whole(1) else search
         traffic["SVD"] = BLOCK_STREAMS * size * lanes * k * self.passes
-        if self.tiled:  # what is kept of the past of a sample is multiplied from both sides
+        if self.tiled:  # the past of a sample that is kept is multiplied from both sides
             total["tiles"] += tiles * (made_of + 2 * k + MAP_COST) * self.sampled
             total["objective"] = tiles * self.habit.objectives * (r + self.offsets + 2 * MAP_COST)
         return Work(flops, moved, total, traffic)
