@@ -36,7 +36,7 @@ reproduce: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[app,excel,sdp,docs,test]"
+	$(BIN)/python -m pip install --quiet --editable ".[app,excel,sdp,reproduction,docs,test]"
 	@touch $@
 
 # What only the tests need. A torch for the CPU is enough for them; without it the tests of its backend are skipped.

@@ -2,8 +2,8 @@
 
 MovieLens-100k, 20 % and 80 % of the ratings observed, ½‖P_Ω(X − O)‖² + 10‖X‖_*
 without offsets, two threads for everyone, each run in a process of its own.
-fancyimpute 0.7.0 needs scikit-learn 1.5, so it gets an environment of its own
-in the cache folder, made once. It runs with its defaults (a full SVD of the
+fancyimpute 0.7.0 needs scikit-learn 1.5, so uv makes an environment of its own
+for it. It runs with its defaults (a full SVD of the
 dense matrix in each iteration), and once more with max_rank ten above the rank
 of the solution, which turns on its randomised SVD. Both end at its limit of 100
 iterations, 8 to 13 % above the least objective; "s to its" is when a run of ours
@@ -36,6 +36,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,13 @@ def write_data(folder: Path, share: float) -> Path:
     return folder / f"{share:g}.npz"
 
 
-def fancyimpute_python() -> Path:
-    """The interpreter of fancyimpute's environment, which is made if it is not there."""
+def fancyimpute_python() -> tuple[str, ...]:
+    """The command of Python in fancyimpute's environment, which uv makes if it is not there."""
     print("looking for the environment of fancyimpute, or making it", flush=True)
     made = peers.environment("fancyimpute")
     if made.reason:
         raise SystemExit(made.reason)
-    return Path(made.command[0])
+    return made.command
 
 
 def run(command: list[str], limit: float | None = None) -> Row:
@@ -168,14 +169,12 @@ def itself(*arguments: object, limit: float | None = None) -> Row:
     return run([sys.executable, __file__, *map(str, arguments)], limit)
 
 
-def against_fancyimpute(file: Path, share: float, python: Path) -> tuple[list[Row], float]:
+def against_fancyimpute(file: Path, share: float, python: Sequence[str]) -> tuple[list[Row], float]:
     """All runs on one problem, and the least factor by which "auto" is faster."""
     auto = itself("ours", file, "auto", 0, 0.0)
     cut = auto["rank"] + SPARE_RANK
-    theirs = {
-        "fancyimpute": run([str(python), str(HERE / "fancyimpute_run.py"), str(file), str(LAM), "0"]),
-        "fancyimpute, max_rank": run([str(python), str(HERE / "fancyimpute_run.py"), str(file), str(LAM), str(cut)]),
-    }
+    start = [*python, str(HERE / "fancyimpute_run.py"), str(file), str(LAM)]
+    theirs = {"fancyimpute": run([*start, "0"]), "fancyimpute, max_rank": run([*start, str(cut)])}
     lowest = min(r["objective"] for r in theirs.values())
     runs = theirs | {
         "soft-impute": itself("ours", file, "soft-impute", 0, lowest),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import os
-import subprocess
+import shutil
 import sys
+import sysconfig
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -105,37 +106,30 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def requirements(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """The requirements of one environment, "other", in an empty cache without a package index."""
+    """The requirements of one environment, "other"."""
     folder = tmp_path / "requirements"
     folder.mkdir()
     (folder / "other.txt").write_text("# why\nno-such-package-of-anyone==1.5\nnumpy==2.0\n", encoding="utf-8")
     monkeypatch.setattr(peers, "REQUIREMENTS", folder)
-    monkeypatch.setenv("SNAPIMPUTE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    peers._environment.cache_clear()
+    peers._prepared.cache_clear()
     yield folder
-    peers._environment.cache_clear()
+    peers._prepared.cache_clear()
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Environments are folders with an empty interpreter; the list grows by the requirements of each one built."""
-    installed: list[str] = []
-
-    def create(folder: Path, **options: Any) -> None:
-        assert options == {"with_pip": True}
-        python = Path(folder) / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        python.parent.mkdir(parents=True)
-        python.touch()
-
-    def install(python: Path, file: Path) -> None:
-        assert python.exists()
-        installed.append(file.read_text(encoding="utf-8"))
-
-    monkeypatch.setattr(peers.venv, "create", create)
-    monkeypatch.setattr(peers, "_install", install)
-    return installed
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A script in place of uv that runs this interpreter; a file with the arguments of each call."""
+    if os.name != "posix":
+        pytest.skip("a script stands for uv")
+    uv, calls = tmp_path / "uv", tmp_path / "calls.txt"
+    uv.write_text(
+        f'#!/bin/sh\necho "$@" >> {calls}\n'
+        f'while [ "$1" != python ]; do shift; done\nshift\n"{sys.executable}" "$@"\nexit $?\n',
+        encoding="utf-8",
+    )
+    uv.chmod(0o755)
+    monkeypatch.setattr(peers, "_uv", lambda: str(uv))
+    return calls
 
 
 def only(method: str, seed: int = SEED) -> Score:
@@ -329,101 +323,84 @@ def test_the_script_writes_what_its_run_gives(monkeypatch, tmp_path):
 
 
 # ---------------------------------------------------------------- environments
-def with_this_pip(folder: Path, **options: Any) -> None:
-    """An environment of the interpreter that runs this test, which is faster than one with a new pip."""
-    python = Path(folder) / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
+needs_uv = pytest.mark.skipif(shutil.which("uv", path=sysconfig.get_path("scripts")) is None, reason="uv is an extra")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a script stands for the interpreter")
+@needs_uv
 def test_an_environment_that_cannot_be_made_is_a_note(fake, requirements, monkeypatch):
-    """Without an index: the reason is pip's, nothing is left behind, and it is not tried again and again."""
-    monkeypatch.setattr(peers.venv, "create", with_this_pip)
+    """Without an index: the reason is uv's, the others go on, and uv does not try again and again."""
+    monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setitem(peers.PEERS, "other", Peer("mean", "other", "for this test"))
     scores = list(run_unit("tiny", SHARE, SEED, ["other", "mean"]))
-    assert scores[0].note.startswith("no environment for it: ERROR: ")
-    assert "no-such-package-of-anyone==1.5" in scores[0].note
+    assert scores[0].note.startswith("no environment for it: failed: error: ")
+    assert "no-such-package-of-anyone" in scores[0].note
     assert scores[1].nmse is not None
-    assert list((peers.cache_dir() / "peers").iterdir()) == []
-    monkeypatch.setattr(peers.venv, "create", None)
-    assert only("other").note == scores[0].note
+    monkeypatch.setattr(peers, "_start", None)
+    assert environment("other").reason == scores[0].note
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a script stands for the interpreter")
+@needs_uv
+def test_uv_runs_a_script_in_an_environment_of_its_own(monkeypatch, requirements):
+    """The interpreter of an environment without requirements has no numpy."""
+    (requirements / "other.txt").write_text("# nothing\n", encoding="utf-8")
+    made = environment("other")
+    assert made.reason == ""
+    peers._start([*made.command, "-c", "import sys; assert sys.flags.isolated"], 60.0)
+    with pytest.raises(peers.PeerError, match="failed: ModuleNotFoundError: No module named 'numpy'"):
+        peers._start([*made.command, "-c", "import numpy"], 60.0)
+
+
+def test_uv_is_asked_for_pinned_and_isolated_environments(fake, requirements, calls, monkeypatch):
+    """Each run names the requirements and the Python; an environment is prepared once."""
+    monkeypatch.setitem(peers.PEERS, "other", Peer("mean", "other", "for this test"))
+    assert [score.nmse for score in (only("other"), only("other"))] == [only("mean").nmse] * 2
+    wanted = f"run --quiet --isolated --no-project --python {peers.PYTHON} "
+    wanted += f"--with-requirements {requirements / 'other.txt'} python -I "
+    lines = calls.read_text(encoding="utf-8").splitlines()
+    assert all(line.startswith(wanted) for line in lines)
+    assert [line.removeprefix(wanted).split()[0] for line in lines] == ["-c", str(fake), str(fake)]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes are looked up as POSIX does")
+def test_what_a_peer_has_started_ends_with_it(tmp_path):
+    """uv starts the interpreter: over time, both are ended at once."""
+    number = tmp_path / "number"
+    with pytest.raises(peers.PeerError, match="did not finish in 1 s"):
+        peers._start(["sh", "-c", f"sleep 60 & echo $! > {number}; wait"], 1.0)
+    state = Path("/proc") / number.read_text(encoding="utf-8").strip() / "stat"
+    assert not state.exists() or state.read_text(encoding="utf-8").split()[2] == "Z"
+
+
+def test_without_uv_the_error_says_how_to_install_it(requirements, monkeypatch, tmp_path):
+    """It is looked for beside the interpreter and on the path."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(peers.sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.raises(ImportError, match=r"uv is not installed.*snapimpute\[reproduction\]"):
+        environment("other")
+    assert environment(None).command[0] == sys.executable
+    (tmp_path / "uv").touch(mode=0o755)
+    assert os.name != "posix" or peers._uv() == str(tmp_path / "uv")
+
+
 @pytest.mark.parametrize(
     ("printed", "reason"),
-    [("ERROR: first\nERROR: last\nhint: see above", "ERROR: last"), ("odd\n\n", "odd"), ("", "pip failed")],
+    [
+        ("error: first\n  cause: last\nhint: see above", "error: first cause: last"),
+        ("Traceback\n  line 1\nodd\n\n", "odd"),
+        ("", "exit status 1"),
+        ("a" * 300, "a" * 199 + "…"),
+    ],
 )
-def test_the_reason_of_a_failed_installation_is_the_last_error_of_pip(tmp_path, printed, reason):
-    """Not the hints after it; the last line, if there is no error among them."""
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\ncat >&2 <<'end'\n{printed}\nend\nexit 1\n", encoding="utf-8")
-    python.chmod(0o755)
+def test_the_reason_of_a_failure_is_one_line(printed, reason):
+    """uv's errors without its hints, else the last line, cut where it is too long."""
+    command = [sys.executable, "-c", f"import sys; sys.stderr.write({printed!r}); sys.exit(1)"]
     with pytest.raises(peers.PeerError) as caught:
-        peers._install(python, tmp_path / "other.txt")
-    assert str(caught.value) == reason
-
-
-def test_an_environment_is_made_once(requirements, built):
-    """It is found again by other programs, and made anew when its requirements change or it is damaged."""
-    wanted = (requirements / "other.txt").read_text(encoding="utf-8")
-    folder = peers.cache_dir() / "peers" / "other"
-    for _ in range(2):
-        made = environment("other")
-        peers._environment.cache_clear()  # as in another program
-        assert made.reason == ""
-        assert Path(made.command[0]).is_relative_to(folder)
-        assert made.command[1:] == ("-I",)
-        assert built == [wanted]
-    (requirements / "other.txt").write_text("numpy==2.1\n", encoding="utf-8")
-    environment("other")
-    assert built == [wanted, "numpy==2.1\n"]
-    Path(made.command[0]).unlink()
-    peers._environment.cache_clear()
-    environment("other")
-    assert built == [wanted, "numpy==2.1\n", "numpy==2.1\n"]
-    assert [path.name for path in folder.parent.iterdir()] == ["other"]
-
-
-@pytest.mark.parametrize("error", [OSError("disk full"), subprocess.TimeoutExpired("pip", 5), peers.PeerError("no")])
-def test_a_failed_installation_leaves_the_old_environment_alone(requirements, built, monkeypatch, error):
-    """Whatever goes wrong is a reason; half an environment is never left where a whole one is looked for."""
-    environment("other")
-    folder = peers.cache_dir() / "peers"
-
-    def fail(*args: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(peers, "_install", fail)
-    (requirements / "other.txt").write_text("numpy==2.1\n", encoding="utf-8")
-    made = environment("other")
-    assert made.command == ()
-    assert made.reason.startswith("no environment for it: ")
-    assert [path.name for path in folder.iterdir()] == ["other"]
-    assert "numpy==2.0" in (folder / "other" / "installed.txt").read_text(encoding="utf-8")
-
-
-def test_the_faster_of_two_programs_wins(requirements, built, monkeypatch):
-    """Where another one has made the same environment meanwhile, that one stays."""
-    folder, install = peers.cache_dir() / "peers" / "other", peers._install
-
-    def other_first(python: Path, file: Path) -> None:
-        monkeypatch.setattr(peers, "_install", install)
-        peers._environment.__wrapped__("other", *wanted, folder)
-        (folder / "theirs").touch()
-
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    wanted = [f"Python {version}\n" + (requirements / "other.txt").read_text(encoding="utf-8")]
-    monkeypatch.setattr(peers, "_install", other_first)
-    assert environment("other").reason == ""
-    assert (folder / "theirs").exists()
-    assert [path.name for path in folder.parent.iterdir()] == ["other"]
+        peers._start(command, 60.0)
+    assert str(caught.value) == f"failed: {reason}"
 
 
 # ---------------------------------------------------------------- fingerprints and units
-def test_fingerprints_follow_what_is_run(requirements, built, monkeypatch):
+def test_fingerprints_follow_what_is_run(requirements, calls, monkeypatch):
     """Versions, limits and grids count, words about a peer do not."""
     monkeypatch.setattr(peers, "PEERS", {"one": Peer("knn", "other", "words"), "two": Peer("ours", None, "words")})
     before = prints()
@@ -443,10 +420,12 @@ def test_fingerprints_follow_what_is_run(requirements, built, monkeypatch):
     assert changed() == ["one"]
 
 
-def test_changed_versions_are_changed_fingerprints(requirements, built, monkeypatch):
-    """The requirements file is part of the print."""
+def test_changed_versions_are_changed_fingerprints(requirements, calls, monkeypatch):
+    """The pins of a file of requirements are part of the print, its comments are not."""
     monkeypatch.setattr(peers, "PEERS", {"one": Peer("knn", "other", "words")})
     before = prints()
+    (requirements / "other.txt").write_text("no-such-package-of-anyone==1.5\nnumpy==2.0\n", encoding="utf-8")
+    assert prints() == before
     (requirements / "other.txt").write_text("numpy==2.1\n", encoding="utf-8")
     assert prints() != before
 
@@ -456,7 +435,7 @@ def work(jobs: Sequence[units.Job]) -> None:
         job.work()
 
 
-def test_scores_are_kept_and_what_was_skipped_is_run_when_it_can_be(fake, requirements, built, monkeypatch, tmp_path):
+def test_scores_are_kept_and_what_was_skipped_is_run_when_it_can_be(fake, requirements, calls, monkeypatch, tmp_path):
     """A second collection runs nothing; once an environment can be made, only what lacked it is run."""
     monkeypatch.setitem(peers.PEERS, "other", Peer("mean", "other", "for this test"))
     asked: list[str] = []
@@ -469,18 +448,21 @@ def test_scores_are_kept_and_what_was_skipped_is_run_when_it_can_be(fake, requir
         wanted = {("tiny", SHARE, seed): prints(["mean", "crash", "other"]) for seed in (0, 1)}
         return units.collect(run, Score, wanted, tmp_path / "out", work)
 
-    def fail(*args: Any) -> None:
-        raise peers.PeerError("no index")
+    start = peers._start
 
-    install = peers._install
-    monkeypatch.setattr(peers, "_install", fail)
+    def fail(command: Sequence[str], limit: float) -> None:
+        if limit == peers.INSTALL_LIMIT:
+            raise peers.PeerError("no index")
+        start(command, limit)
+
+    monkeypatch.setattr(peers, "_start", fail)
     first = collect()
     assert asked == ["mean", "crash", "other"] * 2
     assert [s.note for s in first if s.method == "other"] == ["no environment for it: no index"] * 2
     assert collect() == first
     assert len(asked) == 6
-    monkeypatch.setattr(peers, "_install", install)
-    peers._environment.cache_clear()
+    monkeypatch.setattr(peers, "_start", start)
+    peers._prepared.cache_clear()
     second = collect()
     assert asked[6:] == ["other"] * 2
     assert [s for s in second if s.method != "other"] == [s for s in first if s.method != "other"]

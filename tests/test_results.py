@@ -55,10 +55,23 @@ def test_figure_1_is_that_of_the_scores():
 
 def test_scores_of_the_figures_were_made_by_what_is_here():
     """No setting has been changed since: a run would take every one of them as it is."""
-    for file in (RESULTS / "scores" / "fig1").glob("*.json"):
-        codes = paper.prints(int(file.stem.split("-")[1]) / 100, [*paper.BASELINES, *paper.METHODS])
-        kept = {name: row["made by"] for name, row in json.loads(file.read_text(encoding="utf-8")).items()}
-        assert kept == codes, file.name
+    for file, kept in made_by("fig1").items():
+        assert kept == paper.prints(int(file.split("-")[1]) / 100, [*paper.BASELINES, *paper.METHODS]), file
+
+
+def test_scores_of_the_peers_were_made_by_what_is_here(monkeypatch):
+    """No setting and no pinned version has been changed since."""
+    monkeypatch.setattr(peers, "environment", lambda name: peers.Made(("python",)))
+    codes = peers.prints([name for name, peer in peers.PEERS.items() if peer.environment])
+    for file, kept in made_by("peers").items():
+        assert {name: code for name, code in kept.items() if name in codes} == codes, file
+
+
+def made_by(study: str) -> dict[str, dict[str, str]]:
+    """The fingerprints that lie beside the scores, by the name of the file."""
+    files = (RESULTS / "scores" / study).glob("*.json")
+    found = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return {name: {method: row["made by"] for method, row in rows.items()} for name, rows in found.items()}
 
 
 @pytest.mark.parametrize("study", ["systems", "links", "index", "peers"])

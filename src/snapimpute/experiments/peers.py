@@ -1,10 +1,9 @@
 """Other libraries on the same splits as ours: each in a process and an environment of its own, one thread each.
 
-An environment is made once, in the cache folder, with the versions of a file in
-``requirements``. Where it cannot be made, or a library fails or takes too long, its
-score is a note that says so, and the others go on. The libraries never see the
-hidden entries: they are asked for estimates at their places. How each is run says
-`peer_run`.
+uv makes an environment with the versions of a file in ``requirements``, and keeps it
+in its cache. Where it cannot, or a library fails or takes too long, the score is a
+note with the reason, and the others go on. The libraries never see the hidden
+entries: they give estimates at their places. `peer_run` runs each of them.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
-import venv
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +29,10 @@ import numpy as np
 
 from snapimpute import metrics
 from snapimpute.alphabet import Alphabet
-from snapimpute.datasets import Dataset, cache_dir, movielens_100k
+from snapimpute.datasets import Dataset, movielens_100k
 from snapimpute.experiments import peer_run
 from snapimpute.experiments.summary import mean_in_words
 from snapimpute.experiments.units import fingerprint
-from snapimpute.files import write_atomically
 from snapimpute.observations import Observations
 
 SHARES = (0.2, 0.4, 0.6, 0.8)
@@ -43,6 +42,9 @@ DATA: dict[str, Callable[[], Dataset]] = {"movielens": movielens_100k}
 REQUIREMENTS = Path(__file__).parent / "requirements"
 SCRIPT = Path(peer_run.__file__)
 THREADS = ("OPENBLAS", "MKL", "OMP", "VECLIB_MAXIMUM", "NUMBA", "SNAPIMPUTE")
+PYTHON = sys.executable if sys.version_info < (3, 14) else ">=3.11,<3.14"
+"""Of the environments: fancyimpute's scikit-learn has wheels up to Python 3.13. uv looks for one, or fetches it."""
+
 INSTALL_LIMIT = 1200.0
 """Seconds that making an environment may take."""
 
@@ -135,61 +137,49 @@ class Made(NamedTuple):
 
 
 def environment(name: str | None) -> Made:
-    """Where a peer is run; the environment is made if it is not there, which may take a minute.
+    """Return how to run a peer; uv makes the environment at the first call, which may take a minute.
 
-    A failure is remembered as long as the program runs.
+    A failure is remembered as long as the program runs. ImportError says how to install uv.
     """
     if name is None:
         return Made((sys.executable, "-P"))
-    wanted = f"Python {sys.version_info[0]}.{sys.version_info[1]}\n" + _requirements(name)
-    return _environment(name, wanted, cache_dir() / "peers" / name)
+    return _prepared(_uv(), REQUIREMENTS / f"{name}.txt", _pins(name))
+
+
+def _uv() -> str:
+    """Find uv beside this interpreter, or on the path."""
+    places = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
+    found = shutil.which("uv", path=places)
+    if found is None:
+        raise ImportError(
+            "the other libraries run in environments that uv makes, and uv is not installed. Install it with: "
+            'pip install "snapimpute[reproduction]"'
+        )
+    return found
 
 
 @cache
-def _environment(name: str, wanted: str, folder: Path) -> Made:
-    python, stamp = Path("Scripts/python.exe" if os.name == "nt" else "bin/python"), "installed.txt"
-
-    def ready() -> bool:
-        done = folder / stamp
-        return done.exists() and done.read_text(encoding="utf-8") == wanted and (folder / python).exists()
-
+def _prepared(uv: str, requirements: Path, _pins: tuple[str, ...]) -> Made:
+    run = (uv, "run", "--quiet", "--isolated", "--no-project", "--python", PYTHON)
+    command = (*run, "--with-requirements", str(requirements), "python", "-I")
     try:
-        if not ready():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}."))
-            try:  # beside it, so that nobody sees half of one
-                venv.create(building, with_pip=True)
-                _install(building / python, REQUIREMENTS / f"{name}.txt")
-                write_atomically(building / stamp, wanted.encode())
-                if not ready():  # another process may have been faster
-                    shutil.rmtree(folder, ignore_errors=True)
-                    building.rename(folder)
-            finally:
-                shutil.rmtree(building, ignore_errors=True)
-    except (OSError, subprocess.SubprocessError, PeerError) as err:
-        return Made((), f"no environment for it: {_one_line(str(err))}")
-    return Made((str(folder / python), "-I"))
+        _start([*command, "-c", ""], INSTALL_LIMIT)
+    except PeerError as err:
+        return Made((), f"no environment for it: {err}")
+    return Made(command)
 
 
-def _install(python: Path, requirements: Path) -> None:
-    pip = [str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--prefer-binary"]
-    pip += ["--retries", "1", "--requirement", str(requirements)]
-    done = subprocess.run(pip, capture_output=True, text=True, errors="replace", timeout=INSTALL_LIMIT, check=False)  # noqa: S603
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        raise PeerError(lines[-1] if lines else _last_line(done.stderr) or "pip failed")
-
-
-def _requirements(name: str) -> str:
-    return (REQUIREMENTS / f"{name}.txt").read_text(encoding="utf-8")
+def _pins(name: str) -> tuple[str, ...]:
+    """The lines of a file of requirements, without its comments."""
+    lines = (REQUIREMENTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(line for line in lines if not line.startswith("#"))
 
 
 def _library(peer: Peer) -> str:
     """Name and version of what is run, empty for ours."""
     if peer.environment is None:
         return f"scikit-learn {version('scikit-learn')}" if peer.run in ("knn", "iterative") else ""
-    pins = [line for line in _requirements(peer.environment).splitlines() if "==" in line and line[0] != "#"]
-    return pins[0].replace("==", " ")
+    return _pins(peer.environment)[0].replace("==", " ")
 
 
 # -------------------------------------------------------------------- one run
@@ -220,18 +210,35 @@ def ask(peer: Peer, known: Observations, hidden: Observations, alphabet: Alphabe
 
 
 def _start(command: Sequence[str], limit: float) -> None:
+    """Run a command with one thread; `PeerError` says how it failed."""
     threads = {f"{name}_NUM_THREADS": "1" for name in THREADS}
-    options: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "env": os.environ | threads}
+    options: dict[str, Any] = {"text": True, "errors": "replace", "start_new_session": True}
+    options |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "env": os.environ | threads}
     try:
-        done = subprocess.run(command, timeout=limit, check=False, **options)  # noqa: S603
-    except subprocess.TimeoutExpired:
-        raise PeerError(f"did not finish in {limit:g} s") from None
+        process = subprocess.Popen(command, **options)  # noqa: S603
     except OSError as err:
         raise PeerError(f"could not be started: {_one_line(str(err))}") from None
-    if done.returncode < 0:
-        raise PeerError(f"was ended by signal {-done.returncode}")
-    if done.returncode:
-        raise PeerError(f"failed: {_last_line(done.stderr) or f'exit status {done.returncode}'}")
+    with process:
+        try:
+            _, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise PeerError(f"did not finish in {limit:g} s") from None
+        finally:
+            _stop(process)
+    signal_number = -process.returncode if process.returncode < 0 else process.returncode - 128  # as uv hands it on
+    if signal_number > 0:
+        raise PeerError(f"was ended by signal {signal_number}")
+    if process.returncode:
+        raise PeerError(f"failed: {_reason(errors) or f'exit status {process.returncode}'}")
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End a process that runs over its time, and what it has started."""
+    if process.poll() is None:
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def _read(file: Path, size: int, alphabet: Alphabet) -> Answer:
@@ -251,8 +258,11 @@ def _read(file: Path, size: int, alphabet: Alphabet) -> Answer:
     return Answer(estimate, decided, seconds, peak, total, chosen)
 
 
-def _last_line(text: str) -> str:
-    return _one_line(next((line for line in reversed(text.splitlines()) if line.strip()), ""))
+def _reason(errors: str) -> str:
+    """What uv says, else the last line of a traceback."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith(("error: ", "cause: "))]
+    return _one_line(" ".join(said or lines[-1:]))
 
 
 def _one_line(text: str, most: int = 200) -> str:
@@ -264,13 +274,13 @@ def _one_line(text: str, most: int = 200) -> str:
 def prints(asked: Sequence[str] | None = None) -> dict[str, str]:
     """The methods, all if none are named, with their fingerprints.
 
-    This makes the environments that are missing. Whether there is one is part of the fingerprint, so that what was
-    skipped for want of it is run as soon as it can be made.
+    uv makes the environments that are missing. A peer without one has another fingerprint, so that it runs as soon
+    as its environment can be made.
     """
     found = {}
     for name in PEERS if asked is None else asked:
         peer = PEERS[name]
-        pins = _library(peer) if peer.environment is None else _requirements(peer.environment)
+        pins = _library(peer) if peer.environment is None else _pins(peer.environment)
         made_by = peer_run.GRIDS.get(peer.run), peer_run.MYFM, peer_run.MAX_RANK, VERSION
         found[name] = fingerprint(peer.run, peer.limit, pins, not environment(peer.environment).reason, made_by)
     return found
