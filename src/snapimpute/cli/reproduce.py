@@ -94,7 +94,7 @@ def fig2(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CO
 
 @reproduce.command()
 def claims(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
-    """What the paper says of its method, each statement beside what was measured."""
+    """Set each statement of the paper about its method beside a measurement."""
     desk = Desk(out, jobs)
     asked = list(paper.QUICK) if quick else [*paper.BASELINES, *paper.METHODS]
     found = claiming.claims(_paper_scores(desk, seeds, asked, quick))

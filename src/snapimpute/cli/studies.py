@@ -1,4 +1,4 @@
-"""What the commands of `snapimpute reproduce` share: processes, progress, and the files they leave."""
+"""Processes, progress and files: the common part of all studies."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Desk:
         write_atomically(self.out / f"{name}.parquet", buffer.getvalue())
 
     def picture(self, name: str) -> Path:
-        """Where a figure goes, in all its formats; say so."""
+        """Return the path of a figure without its suffix, and print it."""
         self.say(f"Picture: {self.out / name}.png, .svg, .pdf")
         return self.out / name
 

@@ -78,7 +78,7 @@ class Graph:
 
     @property
     def pairs(self) -> int:
-        """How many links there could be: ordered pairs of nodes if directed, else unordered ones; no loops."""
+        """Number of pairs that could be linked: ordered if directed, else unordered; no loops."""
         return self.nodes * (self.nodes - 1) // (1 if self.directed else 2)
 
     def cells(self, ratio: float | None = None, random_state: int = 0) -> Cells:

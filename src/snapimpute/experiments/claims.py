@@ -1,4 +1,4 @@
-"""What the paper says of its method, each statement beside what was measured here."""
+"""The paper's statements about its method, each beside a measurement."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def below(scores: Sequence[Score]) -> Claim:
 
 
 class Gain(NamedTuple):
-    """How much lower the NMSE of one method is than that of another: mean over the same splits, standard error."""
+    """Difference of two methods' NMSE: mean over the same splits, and its standard error."""
 
     mean: float
     error: float
 
     @property
     def sure(self) -> bool:
-        """Whether it is above 0 by more than two standard errors, where these are known."""
+        """True if it is above 0 by more than two standard errors, where these are known."""
         return self.mean > (2 * self.error if np.isfinite(self.error) else 0)
 
     def __str__(self) -> str:
@@ -203,7 +203,7 @@ def growth(sizes: Sequence[int] = SIZES, iterations: int = 6) -> dict[str, list[
 
 
 def complexity(seconds: Mapping[str, Sequence[float]], sizes: Sequence[int] = SIZES) -> Claim:
-    """How the time of an iteration grows with the side of the table."""
+    """Measure the time of an iteration against the side of the table."""
     order = {name: float(np.log(t[-1] / t[0]) / np.log(sizes[-1] / sizes[0])) for name, t in seconds.items()}
     parts = [
         f"{name}: {', '.join(f'{1000 * one:.0f}' for one in t)} ms (side to the power {order[name]:.1f})"
@@ -227,7 +227,7 @@ def diagonal(lam: float = 0.25, xi: float = 0.1) -> Problem:
 
 
 def minimisers(problem: Problem) -> list[LowRank]:
-    """Where the solver ends from three starts on `diagonal`."""
+    """Run the solver from three starts on `diagonal`."""
     starts = [None, *(LowRank.from_dense(np.array([[1.0, b], [b, 1.0]])) for b in (0.9, -0.9))]
     return [solve(problem, "apg", x0=start, max_iter=200, tol=1e-10).x for start in starts]
 

@@ -36,7 +36,7 @@ class Method:
 
     @property
     def discrete_aware(self) -> bool:
-        """Whether the method knows the alphabet while it fits."""
+        """True if the method knows the alphabet while it fits."""
         return self.discrete is not None and self.discrete != "ridge"
 
 
@@ -62,7 +62,7 @@ METHODS = (
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How one method did on the hidden entries."""
+    """Scores of one method on the hidden entries."""
 
     label: str
     estimate: Array
@@ -134,7 +134,7 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
 
 
 def remark(alphabet: Alphabet) -> str:
-    """What is to be expected of the penalties on this alphabet."""
+    """Remark on what the penalties do with this alphabet."""
     l1 = "With more than two symbols the unweighted p = 1 penalty also pulls to the middle of the alphabet."
     if len(alphabet) == 2:
         l1 = "With two symbols the p = 1 penalty is flat between them: it only keeps estimates from overshooting."

@@ -81,7 +81,7 @@ def _look(method: str, i: int) -> dict[str, Any]:
 
 
 def _faint(method: str) -> dict[str, Any]:
-    """What belongs to another panel and is there to be compared with."""
+    """Methods of another panel, for comparison."""
     colour = LEVELS.get(method) or LOOKS[method][0]
     return {"color": colour, "ls": ":", "marker": ".", "lw": 1.2}
 

@@ -44,7 +44,7 @@ MAX_PRIME = 1_000_000
 # ---------------------------------------------------------------- what is given
 @dataclass(frozen=True)
 class SideInformation:
-    """Which messages the receivers hold.
+    """Messages that the receivers hold.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _prime_above(x: int) -> int:
 
 @dataclass(frozen=True)
 class Field:
-    """Where rank is counted, the integers modulo a prime or the reals, and which entries a matrix may have there."""
+    """Field in which rank is counted, the integers modulo a prime or the reals, and the entries a matrix may have."""
 
     name: str
     modulus: int | None = None
@@ -165,7 +165,7 @@ REALS = Field("reals")
 # ---------------------------------------------------------------- what is sent
 @dataclass(frozen=True)
 class Scheme:
-    """What is broadcast, and how each receiver decodes.
+    """Broadcasts, and the way each receiver decodes them.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class Scheme:
         return all(self._decoded(trial) for trial in trials)
 
     def _decoded(self, trial: Sequence[int]) -> bool:
-        """Whether every receiver finds its message from the broadcasts and what it holds."""
+        """Check that every receiver finds its message from the broadcasts and what it holds."""
         field, x = self.field, [self.field.number(message) for message in trial]
         broadcasts = [field.dot(row, x) for row in self.sent]
         for i, row in enumerate(self.matrix):

@@ -310,7 +310,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Score:
-    """What one method found: a rank over a field, whether that is proved least, and the lines of the scheme.
+    """Answer of one method: a rank over a field, whether it is proved least, and the lines of the scheme.
 
     ``discarded`` is the largest singular value that was taken for 0, and 0 where numbers are exact.
     """

@@ -131,7 +131,7 @@ class Pairs:
         return self.observations.take(self.observations.values > 0)
 
     def at(self, estimate: Estimate) -> Array:
-        """What an estimate says of each pair: the mean of both cells if the graph is not directed."""
+        """Estimate of each pair: the mean of both cells if the graph is not directed."""
         found = estimate(self.rows, self.cols)
         if self.directed:
             return found
@@ -190,7 +190,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Method:
-    """What answers, and the centres whose paths it begins with."""
+    """Function that answers, and the centres whose paths it begins with."""
 
     run: Callable[[Known], Answer]
     centers: tuple[Center, ...] = ()
@@ -220,7 +220,7 @@ def degree(pairs: Pairs) -> Estimate:
 
 
 def common_neighbours(pairs: Pairs, *, rare: bool = False) -> Estimate:
-    """How many nodes both are known to be linked with, in either direction, over the square of the share known.
+    """Number of known common neighbours, in either direction, over the square of the share known.
 
     With ``rare``, the index of Adamic and Adar: a common neighbour that has d
     known neighbours counts 1/log d.
@@ -314,7 +314,7 @@ METHODS: dict[str, Method] = {
 # ---------------------------------------------------------------- scores
 @dataclass(frozen=True)
 class Score:
-    """How one method did on the hidden pairs of one split.
+    """Scores of one method on the hidden pairs of one split.
 
     ``seconds`` hold those of the paths that it begins with, also where another method has walked them;
     ``prevalence`` is the share of links among the ``hidden_cells`` pairs that are scored.
@@ -421,6 +421,6 @@ def as_markdown(scores: Sequence[Score]) -> str:
 
 
 def _plain(rows: Sequence[Score]) -> str:
-    """Where a method was the plain one after all."""
+    """Count the seeds for which a method was the plain one after all."""
     chosen = [s.xi for s in rows if s.xi is not None]
     return f" (ξ = 0 chosen in {chosen.count(0.0)} of {len(chosen)})" if 0.0 in chosen else ""

@@ -82,7 +82,7 @@ class Method:
     """A method whose strengths are near: the search begins there."""
 
     def recipes(self, observations: Observations, seed: int) -> list[Recipe]:
-        """What to tune: one, or one for each θ."""
+        """Models to tune: one, or one for each θ."""
         thetas: Sequence[float | None] = THETAS if self.spectral == "lsp" else [None]
         damping = best_damping(observations, self.center, random_state=seed)
         made_of = self.spectral, self.discrete, self.center, self.weights, damping
@@ -135,7 +135,7 @@ BASELINES: dict[str, Callable[[Observations], ConstantMean | DampedBiases]] = {
 
 @dataclass(frozen=True)
 class Score:
-    """How one method did on the hidden ratings of one split.
+    """Scores of one method on the hidden ratings of one split.
 
     ``nmse_rounded`` is that of the nearest symbols. What is tuned on test ends with "(best on test)".
     """
@@ -171,7 +171,7 @@ def prints(share: float, asked: Sequence[str], *, on_test: bool = True) -> dict[
 
 
 def _made_by(label: str, made_by: Any) -> tuple[Any, ...]:
-    """What the scores of a method depend on; only with a discrete penalty is ξ walked along, now both ways."""
+    """Everything that the scores of a method depend on; only with a discrete penalty is ξ walked along, both ways."""
     method = METHODS.get(label)
     walked = method is not None and method.discrete is not None
     return (method, made_by, "both ways") if walked else (method, made_by)

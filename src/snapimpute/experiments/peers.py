@@ -103,7 +103,7 @@ PEERS: dict[str, Peer] = {
 
 @dataclass(frozen=True)
 class Score:
-    """How one method did on the hidden entries of one split; only a note where it did not run.
+    """Scores of one method on the hidden entries of one split; only a note where it did not run.
 
     MAE is that of the estimate. ``exact`` counts the symbols the method decides for, else those nearest to its
     estimate. Seconds are the processor's. ``peak_mib`` is the memory above that of the imports, ``total_mib`` that of
@@ -130,7 +130,7 @@ class PeerError(Exception):
 
 # -------------------------------------------------------------------- environments
 class Made(NamedTuple):
-    """How to start Python in an environment, or why there is none."""
+    """Command that starts Python in an environment, or the reason why there is none."""
 
     command: tuple[str, ...]
     reason: str = ""
@@ -184,7 +184,7 @@ def _library(peer: Peer) -> str:
 
 # -------------------------------------------------------------------- one run
 class Answer(NamedTuple):
-    """What came back: estimates and symbols at the hidden places, seconds, memory, and what was chosen."""
+    """Estimates and symbols at the hidden places, seconds, memory, and the settings that tuning chose."""
 
     estimate: Any
     symbols: Any
@@ -259,7 +259,7 @@ def _read(file: Path, size: int, alphabet: Alphabet) -> Answer:
 
 
 def _reason(errors: str) -> str:
-    """What uv says, else the last line of a traceback."""
+    """Return uv's own errors, else the last line of a traceback."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     said = [line for line in lines if line.startswith(("error: ", "cause: "))]
     return _one_line(" ".join(said or lines[-1:]))
@@ -366,7 +366,7 @@ def _cell(values: Sequence[float | None], digits: int, *, spread: bool = True) -
 
 
 def _note(rows: Sequence[Score]) -> str:
-    """What became of the seeds, the more frequent first."""
+    """List the outcomes of the seeds, the more frequent first."""
     kinds = Counter((f"chose {s.note}" if s.nmse is not None else s.note) for s in rows if s.note)
     several = len(rows) > 1
     return "; ".join(text + f" ({count} of {len(rows)})" * several for text, count in kinds.most_common())

@@ -69,7 +69,7 @@ def prints() -> dict[str, str]:
 
 
 class Source(NamedTuple):
-    """Where the entries come from: a function of the seed."""
+    """Source of entries: a function of the seed."""
 
     title: str
     alphabet: Alphabet
@@ -98,7 +98,7 @@ SOURCES: dict[str, Source] = {
 
 @dataclass(frozen=True)
 class Score:
-    """How one method did on the hidden entries of one split.
+    """Scores of one method on the hidden entries of one split.
 
     ``error`` and ``exact`` belong to the strengths with the least held-out error
     rate, ``square`` (mean squared error, clipped to the alphabet, in units of
@@ -147,7 +147,7 @@ class _Trial(NamedTuple):
 
     @property
     def strengths(self) -> tuple[int, float, float]:
-        """What was chosen."""
+        """Settings that were chosen."""
         return self.place, self.xi, self.scale
 
 

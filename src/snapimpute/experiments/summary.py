@@ -11,7 +11,7 @@ from snapimpute.types import Array
 
 
 def standard_error(values: Sequence[float] | Array) -> float:
-    """Of the mean; NaN for a single value."""
+    """Standard error of the mean; NaN for a single value."""
     found = np.asarray(values)
     return float(found.std(ddof=1) / math.sqrt(found.size)) if found.size > 1 else math.nan
 

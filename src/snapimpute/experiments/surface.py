@@ -183,7 +183,7 @@ class Surface:
 
     @property
     def seconds(self) -> float:
-        """What all the fits took, those that others made included."""
+        """Seconds of all fits, those that others made included."""
         return sum(point.seconds for point in self.points())
 
     def strengths(self, point: Point) -> dict[str, Any]:

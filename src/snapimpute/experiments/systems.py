@@ -43,7 +43,7 @@ System = Callable[[Observations, Observations, Alphabet, int], Answer]
 
 @dataclass(frozen=True)
 class Score:
-    """How one system did on the hidden entries of one split; no NMSE where it gives symbols and no estimate."""
+    """Scores of one system on the hidden entries of one split; no NMSE where it gives symbols and no estimate."""
 
     data: str
     share: float
@@ -120,7 +120,7 @@ QUICK = ("constant mean", "damped biases", OURS_PLAIN, "ours, L1", "ours, fracti
 
 
 def fits(system: str, alphabet: Alphabet) -> bool:
-    """Whether a system can treat an alphabet, and is not another one in disguise."""
+    """True if a system can treat an alphabet, and is not another one in disguise."""
     two = len(alphabet) == 2
     return {"1-bit (Davenport 2014)": two, "multinomial (Lafond 2014)": not two}.get(system, True)
 

@@ -53,7 +53,7 @@ class Job(NamedTuple):
             write_atomically(self.file, json.dumps(rows, indent=1).encode())
 
     def done(self) -> int:
-        """How many of the methods have their score by now."""
+        """Count the methods that have their score by now."""
         rows = _read(self.file)
         return sum(rows.get(method, {}).get("made by") == self.prints[method] for method in self.methods)
 

@@ -1,4 +1,4 @@
-"""What the discrete systems share: symbols at any cells, and the choice of λ on entries that are held out."""
+"""Base of the discrete systems: symbols at any cells, and the choice of λ on entries that are held out."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def tuned(
 
 
 def _settled(scores: list[float]) -> bool:
-    """Whether the best score is so many steps back that a better one is not to be expected."""
+    """True if the best score is so many steps back that a better one is not to be expected."""
     return len(scores) - 1 - scores.index(min(scores)) >= PATIENCE
 
 
