@@ -1,4 +1,4 @@
-"""The page of `gpu.py` and `gpu_instructions.py`: tables in Markdown and a picture, from the JSON they left.
+"""The page of `gpu.py`: tables in Markdown and a picture, from the JSON that it left.
 
     python benchmarks/gpu_page.py [results]
 
@@ -21,7 +21,6 @@ HERE = Path(__file__).parent
 PAGES = HERE.parent / "docs" / "results"
 TITLES = {
     "check": "Error of every map against float64, relative to the whole product",
-    "more": "Error of maps with the most symbols, and of those that jump",
     "repeat": "The same product, launched again and again",
     "pass": "One pass at 200,948×84,432, the shape of MovieLens-32M",
     "sums": "Sparse products of 32 million ratings, beside the vendor's and a copy in memory",
@@ -84,12 +83,12 @@ def text(found: dict[str, Any]) -> str:
 
 
 def instructions(found: dict[str, Any]) -> str:
-    """The section on `benchmarks/gpu_instructions.py`."""
+    """The section on a simulation of the compiled instructions, which is not repeated."""
     parts = [
         "## The same without a GPU, instruction by instruction",
-        f"Made by `{found['command']}`: {found['kernels']} kernels compiled for {found['target']} by triton "
-        f"{found['triton']}, with up to {found['most shared memory']:,} bytes of shared memory; "
-        "[what that is](../gpu.md#checked-without-a-gpu).",
+        f"{found['kernels']} kernels compiled for {found['target']} by triton {found['triton']}, with up to "
+        f"{found['most shared memory']:,} bytes of shared memory, by a simulation in numpy that is not part of the "
+        "package any more; [its result](../gpu.md#checked-without-a-gpu).",
         table(found["rows"]),
         f"Sums over observed cells, and entries of a low-rank matrix, by {found['kernels of sums']} kernels, "
         "relative to float64:",
@@ -99,7 +98,7 @@ def instructions(found: dict[str, Any]) -> str:
 
 
 def whole(results: Path) -> str:
-    """The page of both benchmarks."""
+    """The page of what was measured and what was simulated."""
     measured, computed = (json.loads((results / f"{name}.json").read_text()) for name in ("gpu", "gpu_instructions"))
     return f"{text(measured)}\n{instructions(computed)}"
 
