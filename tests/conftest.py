@@ -1,4 +1,4 @@
-"""What several test modules share: one list of penalties, one of toy problems, data that may or may not be there.
+"""Fixtures of several test modules: the lists of `tests.helpers` one by one, and data that may or may not be there.
 
 A test with an argument ``spectral``, ``discrete``, ``nonconvex`` or ``toy`` runs for each member of that list; with
 several of them, for the cross product.
@@ -8,36 +8,21 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
-from snapimpute import (
-    L0,
-    L1,
-    MCP,
-    SCAD,
-    Alphabet,
-    CappedL1,
-    ComposedL1,
-    FractionalL0,
-    LogSum,
-    LowRank,
-    Lp,
-    Nuclear,
-    Observations,
-    Rank,
-    Ridge,
-    TruncatedNuclear,
-)
+from snapimpute import Alphabet
 from snapimpute.datasets import Dataset, DatasetUnavailable, low_rank_alphabet, movielens_100k, senate_votes
 from snapimpute.experiments import paper
+from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.penalties import CellPenalty, DiscretePenalty, SpectralPenalty
+from tests.helpers import DISCRETE, NONCONVEX, ROOT, SPECTRAL, TOYS, Toy
 
 # Triton reads this as it is imported: without a GPU its kernels are run by its interpreter.
 os.environ.setdefault("TRITON_INTERPRET", "0" if Path("/dev/nvidia0").exists() else "1")
@@ -46,93 +31,11 @@ os.environ.setdefault("TRITON_INTERPRET", "0" if Path("/dev/nvidia0").exists() e
 settings.register_profile("snapimpute", deadline=None)
 settings.load_profile("snapimpute")
 
-ROOT = Path(__file__).resolve().parents[1]
-
-SPECTRAL = [
-    Nuclear(1.5),
-    LogSum(lam=2.0, theta=2.0),  # λ < θ²: the prox is continuous
-    LogSum(lam=2.25, theta=1.5),  # λ = θ²
-    LogSum(lam=6.0, theta=0.5),  # λ > θ²: the prox jumps
-    CappedL1(lam=1.5, theta=2.0),
-    TruncatedNuclear(lam=1.5, r=2),
-    MCP(lam=1.2, gamma=2.5),
-    SCAD(lam=0.8, a=3.7),
-    Rank(lam=1.3),
-]
-
-DISCRETE = [
-    L1("1:5", xi=0.05),
-    L1("1:5", xi=0.8, weights=[0.3, 0.0, 2.5, 1.0, 1.2]),
-    L1([-3.0, 0.25, 0.5, 7.0], xi=0.3),
-    L1("-1,1", xi=0.2),
-    L1([2.5], xi=0.4),
-    L1([0.1 * k * k - 5 for k in range(20)], xi=0.07),
-    ComposedL1("1:5", xi=0.05),
-    Ridge(center=2.0, xi=0.3),
-]
-
-NONCONVEX = [
-    L0("1:5", xi=0.05),
-    L0("1:5", xi=0.8, weights=[0.3, 0.0, 2.5, 1.0, 1.2]),
-    L0([2.5], xi=0.4),
-    L0([0.1 * k * k - 5 for k in range(20)], xi=0.07),
-    FractionalL0("1:5", xi=0.05, alpha=0.5),  # ξ < 2α: the prox is continuous while the step is small
-    FractionalL0("1:5", xi=0.3, alpha=0.01),  # the prox jumps
-    FractionalL0([-3.0, 0.25, 0.5, 7.0], xi=0.8, alpha=0.1, weights=[1.5, 0.0, 0.7, 2.0]),
-    FractionalL0("-1,1", xi=2.0, alpha=30.0),  # one wide well
-    FractionalL0([-40.0, 2.5, 40.0], xi=0.001, alpha=0.002),  # wells much narrower than the gaps
-    Lp("1:5", xi=0.05, p=0.5),
-    Lp("1:5", xi=0.4, p=0.5, weights=[0.3, 0.0, 2.5, 1.0, 1.2]),
-    Lp([-3.0, 0.25, 0.5, 7.0], xi=0.3, p=0.1),
-    Lp("-1,1", xi=0.2, p=0.9, weights=[0.5, 2.0]),
-    Lp([2.5], xi=0.4, p=0.5),
-]
-
-
-class Toy(NamedTuple):
-    """Observations small enough for dense formulas, with or without offsets."""
-
-    name: str
-    observations: Observations
-    offsets: LowRank | None = None
-
-
-def _toy(name: str, shape: tuple[int, int], share: float, symbols: list[float], **options: Any) -> Toy:
-    rng = np.random.default_rng(len(name))
-    dense = np.where(rng.random(shape) < share, rng.choice(symbols, shape), np.nan)
-    dense[options.get("empty_rows", []), :] = np.nan
-    dense[:, options.get("empty_cols", [])] = np.nan
-    dense[-1, -1] = symbols[0]  # at least one entry
-    dense += options.get("noise", 0.0) * rng.standard_normal(shape)
-    biases = None
-    if options.get("biased"):
-        left, right = np.ones((shape[0], 2)), np.ones((shape[1], 2))
-        left[:, 0], right[:, 1] = rng.standard_normal(shape[0]), rng.standard_normal(shape[1])
-        biases = LowRank(left, np.array([1.0, 0.7]), right)
-    return Toy(name, Observations.from_dense(dense), biases)
-
-
-TOYS = [
-    _toy("tall ratings", (9, 6), 0.5, [1, 2, 3, 4, 5]),
-    _toy("wide ratings with biases", (7, 12), 0.4, [1, 2, 3, 4, 5], biased=True),
-    _toy("votes, noisy", (8, 8), 0.6, [-1, 1], noise=0.1),
-    _toy("genotypes, stored zeros, empty lanes", (6, 5), 0.7, [0, 1, 2], empty_rows=[0, 3], empty_cols=[2]),
-    _toy("one row", (1, 7), 0.5, [0, 1]),
-    _toy("one column with biases", (5, 1), 0.5, [1, 2, 3], biased=True),
-    _toy("one cell", (1, 1), 1.0, [3]),
-]
-
 
 @pytest.fixture(scope="session", params=SPECTRAL, ids=repr)
 def spectral(request: pytest.FixtureRequest) -> SpectralPenalty:
     """Each spectral penalty of the list."""
     return request.param
-
-
-@pytest.fixture(scope="session")
-def spectral_list() -> list[SpectralPenalty]:
-    """All of them, for a test that none is missing."""
-    return SPECTRAL
 
 
 @pytest.fixture(scope="session", params=DISCRETE, ids=repr)
@@ -151,6 +54,13 @@ def nonconvex(request: pytest.FixtureRequest) -> CellPenalty:
 def toy(request: pytest.FixtureRequest) -> Toy:
     """Each toy problem of the list."""
     return request.param
+
+
+@pytest.fixture
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread: on small arrays more only wait for each other."""
+    with single_threaded_blas():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import snapimpute as si
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.solvers import ALS, APG, Info, Result
 from snapimpute.solvers.als import ALSState
 from snapimpute.solvers.base import Context
@@ -20,11 +18,7 @@ SHAPE = (30, 24)
 VARIANTS = ["plain", "discrete", "offsets", "discrete-offsets"]
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 def biases(shape: tuple[int, int]) -> si.LowRank:

@@ -24,6 +24,7 @@ from snapimpute.operators.place import COLUMNS, ROWS, Place, to_host
 from snapimpute.penalties import kernels
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS
+from tests.helpers import ROOT
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -569,7 +570,6 @@ def test_kernels_have_their_torch_twins() -> None:
 
 
 # ---------------------------------------------------------------- figures
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_the_pages_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:

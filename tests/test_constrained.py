@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import snapimpute as si
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.solvers import SDP, SVT, Info, LowRankSparse, Result, sdp
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.sparse import split
@@ -22,11 +20,7 @@ from snapimpute.solvers.sparse import split
 NAN = np.nan
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 
 import snapimpute as si
 from snapimpute.operators import svd
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.solvers import APG, APGL, FPC, FPCA, AISImpute, FaNCL, Info, Result, Solver
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.continuation import CLOSE, GROWTH, Continued
@@ -26,11 +25,7 @@ DISCRETE_PENALTIES = [None, si.L1("1:5", xi=0.05), si.L1("1:5", xi=0.05, weights
 CONTEXT = Context(max_rank=None, seed=0)
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 def biases() -> si.LowRank:

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from snapimpute.plan import settle
 from snapimpute.recipe import offsets
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS
+from tests.helpers import ROOT
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
 distributed = pytest.importorskip("distributed", reason="dask's scheduler is not installed")
@@ -632,7 +632,7 @@ def test_the_command_says_what_is_wrong(client: Any, tmp_path: Any, monkeypatch:
 def test_what_is_sent_is_what_was_counted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that all processes wrote in each iteration, beside the formula for its ranks and rounds."""
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import cluster as bench
 
     shape = (2000, 3000)  # blocks are larger than what is sent, as they are where it matters

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from snapimpute import Alphabet, datasets
 from snapimpute.datasets.base import Dataset, cache_dir
 from snapimpute.files import write_atomically
+from tests.helpers import ROOT
 
 SENATE = {117: ((104, 949), 91_537), 109: ((102, 645), 62_857), 94: ((102, 1311), 114_687)}
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def toy(**changes: object) -> Dataset:

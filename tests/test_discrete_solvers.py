@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,7 +10,6 @@ import pytest
 
 import snapimpute as si
 from snapimpute.operators import threads, tiled
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.penalties import DISCRETE, DiscretePenalty
 from snapimpute.solvers import FPC, FPCA, SOLVERS, PenaltyDecomposition, Result, SoftImpute
 from snapimpute.solvers.base import Context
@@ -41,11 +39,7 @@ every_jumping = pytest.mark.parametrize("kind", JUMPING)
 DATA = si.datasets.low_rank_alphabet(SHAPE, 2, "1:5", observed=0.55, random_state=2).observations
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 class Step(NamedTuple):

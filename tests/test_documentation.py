@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.helpers import ROOT
+
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DIRECTIVES = ("{toctree}", "{eval-rst}", "{literalinclude}")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import snapimpute as si
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.solvers import AltMin, Info, OptSpace, Result, SunLuo
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.factored import Barrier, _barzilai_borwein, _geodesic, _solve_middle
@@ -22,11 +20,7 @@ NAN = np.nan
 SHAPES = {"square": ((50, 50), 2, 0.45), "tall": ((80, 30), 2, 0.5), "wide": ((30, 90), 3, 0.6)}
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)

@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="triton is not installed")
 
-ROOT = Path(__file__).parents[1]
+from tests.helpers import ROOT
+
 SHARED = 232_448
 """Bytes of fast memory that a program may have on an H200."""
 

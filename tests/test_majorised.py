@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -14,7 +13,6 @@ import pytest
 
 import snapimpute as si
 from snapimpute.operators import svd
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.penalties import SpectralPenalty
 from snapimpute.solvers import APG, MM, Result, SoftImpute, anneal, fitting, splitting
 from snapimpute.solvers.base import Context
@@ -40,11 +38,7 @@ every_fractional = pytest.mark.parametrize("discrete", FRACTIONAL, ids=repr)
 with_offsets = pytest.mark.parametrize("offsets", [False, True], ids=["plain", "offsets"])
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 def biases() -> si.LowRank:

@@ -6,7 +6,6 @@ import multiprocessing
 import sys
 import threading
 import tracemalloc
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 
 import snapimpute as si
 from snapimpute.operators import svd
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.penalties import SPECTRAL
 from snapimpute.solvers import APG, Result, SoftImpute
 from snapimpute.solvers.base import Context
@@ -43,11 +41,7 @@ DISCRETE_PENALTIES = [
 PATHS = ["whole", "krylov"]
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 @pytest.fixture

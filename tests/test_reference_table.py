@@ -10,7 +10,6 @@ import pytest
 
 import snapimpute as si
 from snapimpute.operators import svd
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.solvers import APG, Info, SoftImpute
 
 Matrix = np.ndarray
@@ -126,13 +125,6 @@ def test_reference_table(movielens, row):
 
 
 # ---------------------------------------------------------------- the recursion, written out
-@pytest.fixture
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread, in the dense recursion too: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
-
-
 def soft(x: Matrix, pull: float) -> Matrix:
     return np.sign(x) * np.maximum(np.abs(x) - pull, 0)
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.helpers import ROOT
+
 PACKAGE = ROOT / "src" / "snapimpute"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries", "1"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ import polars as pl
 import pytest
 
 from snapimpute.experiments import claims, index_coding, links, paper, peers, ranking, systems
+from tests.helpers import ROOT
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = ROOT / "docs"
 RESULTS = DOCS / "results"
 PAGE = (RESULTS / "paper.md").read_text(encoding="utf-8")
 STUDIES: dict[str, tuple[Any, Sequence[str]]] = {

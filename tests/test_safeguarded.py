@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 import snapimpute as si
 from snapimpute.operators import svd
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.penalties import SPECTRAL, SpectralPenalty
 from snapimpute.solvers import APG, NIAPG, NMAPG, FaNCL, Result, SoftImpute, Solver
 from snapimpute.solvers.base import Context
@@ -40,11 +38,7 @@ DISCRETE_PENALTIES = [
 SAFEGUARDED = [NMAPG(), NIAPG(), FaNCL()]
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 def ratings() -> si.Observations:

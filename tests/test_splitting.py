@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import snapimpute as si
 from snapimpute.losses import Multinomial
 from snapimpute.operators import svd
-from snapimpute.operators.threads import single_threaded_blas
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.solvers import ADMM, DavisYin, PenaltyDecomposition, Result, Solver, fitting, splitting
 from snapimpute.solvers.base import Context
@@ -30,11 +28,7 @@ every_exact = pytest.mark.parametrize("solver", EXACT, ids=repr)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on small arrays more only wait for each other."""
-    with single_threaded_blas():
-        yield
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
 def penalty(kind: str, symbols: int) -> DiscretePenalty:

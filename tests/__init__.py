@@ -1,0 +1,1 @@
+"""A package, so that every test module finds `tests.helpers`."""
