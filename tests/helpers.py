@@ -97,6 +97,9 @@ RATING_PENALTIES: list[DiscretePenalty | None] = [
 ]
 """Of each convex kind one, for solvers on ratings."""
 
+JUMPING_PENALTIES = [L0("1:5", xi=0.1), FractionalL0("1:5", xi=0.1, alpha=0.1), Lp("1:5", xi=0.1, p=0.5)]
+"""Of each kind that is not convex one."""
+
 
 # ---------------------------------------------------------------- toy problems
 class Toy(NamedTuple):

@@ -15,42 +15,35 @@ from snapimpute.penalties import DISCRETE, SPECTRAL
 from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, Card, FaNCL, SoftImpute, Solver, fitting, pick
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.proximal import Proximal
+from tests import helpers
 
-SPECTRAL_PENALTIES = {
-    "nuclear": si.Nuclear(1.5),
-    "lsp": si.LogSum(lam=2.0, theta=1.0),
-    "capped-l1": si.CappedL1(lam=1.5, theta=2.0),
-    "tnn": si.TruncatedNuclear(lam=1.5, r=1),
-    "mcp": si.MCP(lam=1.2),
-    "scad": si.SCAD(lam=0.8),
-    "rank": si.Rank(lam=1.3),
-}
+SPECTRAL_PENALTIES = {penalty.name: penalty for penalty in helpers.SPECTRAL}
 DISCRETE_PENALTIES = [
     None,
-    si.L1("1:5", xi=0.1),
     si.L1("1:5", xi=0.0),
-    si.L1("1:5", xi=0.1, weights=[1, 2, 1, 0.5, 1]),
-    si.ComposedL1("1:5", xi=0.1),
-    si.L0("1:5", xi=0.1),
-    si.FractionalL0("1:5", xi=0.1, alpha=0.1),
     si.FractionalL0("1:5", xi=0.0, alpha=0.1),
-    si.Lp("1:5", xi=0.1, p=0.5),
+    *helpers.RATING_PENALTIES[1:],
+    *helpers.JUMPING_PENALTIES,
+    si.ComposedL1("1:5", xi=0.1),
     si.L2("1:5", xi=0.1),
     si.ByColumn([si.L1("1:5", xi=0.1), None], [0, 0, 1, 0, 0, 1, 0]),
     si.ByColumn([si.L1("1:5", xi=0.1), si.L0("1:5", xi=0.1)], [0, 0, 1, 0, 0, 1, 0]),
-    si.Ridge(3.0, xi=0.1),
 ]
 OBSERVATIONS = si.datasets.low_rank_alphabet((9, 7), 2, observed=0.7).observations
 PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, Proximal) and name != "penalty-decomposition"]
 every_solver = pytest.mark.parametrize("name", SOLVERS)
-every_spectral = pytest.mark.parametrize("penalty", SPECTRAL_PENALTIES.values(), ids=repr)
-every_discrete = pytest.mark.parametrize("discrete", DISCRETE_PENALTIES, ids=repr)
+FRACTIONAL = si.FractionalL0("1:5", xi=0.1, alpha=0.1)
+PAIRS = [
+    si.Problem(OBSERVATIONS, spectral, discrete)
+    for spectral in SPECTRAL_PENALTIES.values()
+    for discrete in DISCRETE_PENALTIES
+]
 
 
 def suited(name: str) -> si.Problem:
     """A problem that the solver of that name treats."""
     penalty = next(p for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].card.spectral)
-    return si.Problem(OBSERVATIONS, penalty, si.FractionalL0("1:5", xi=0.1, alpha=0.1) if name == "mm" else None)
+    return si.Problem(OBSERVATIONS, penalty, FRACTIONAL if name == "mm" else None)
 
 
 def never(*args: Any, **kwargs: Any) -> Any:
@@ -111,7 +104,7 @@ def test_solver_is_found_by_its_name(name):
     assert by_name.why == "given"
 
 
-# ---------------------------------------------------------------- the cross product
+# ---------------------------------------------------------------- pairs of penalties
 def fits_by_card(name: str, problem: si.Problem) -> bool:
     """What the card says, that MM is for one penalty only, and that (P) needs the prox of the penalty itself."""
     card, discrete = SOLVERS[name].card, problem.discrete
@@ -124,51 +117,53 @@ def fits_by_card(name: str, problem: si.Problem) -> bool:
     return not (card.convex and problem.is_discrete and not discrete.convex)
 
 
-@every_discrete
-@every_spectral
+def test_solvers_that_fit_are_accepted_and_no_other():
+    """For every pair, `fitting` names the solvers that `pick` takes, in the order of the list, and never none."""
+    for problem in PAIRS:
+        taken = [name for name in SOLVERS if fits_by_card(name, problem)]
+        assert fitting(problem) == taken != []
+        for name in SOLVERS:
+            if name in taken:
+                assert pick(problem, name).why == "given"
+            else:
+                with pytest.raises(ValueError, match=SOLVERS[name].__name__):
+                    pick(problem, name)
+
+
 @every_solver
-def test_pair_runs_or_is_refused_at_once(name, penalty, discrete, monkeypatch):
-    """Each solver with each penalty runs, or is refused before any work with words that help."""
-    problem = si.Problem(OBSERVATIONS, penalty, discrete)
+def test_every_penalty_runs(name):
+    """Each spectral and each discrete penalty that a solver treats: no product, as neither asks for the other."""
+    if name == "sdp":
+        pytest.importorskip("cvxpy")
+    easy = suited(name)
+    problems = [replace(easy, spectral=spectral) for spectral in SPECTRAL_PENALTIES.values()]
+    problems += [replace(easy, discrete=discrete) for discrete in DISCRETE_PENALTIES]
+    for problem in problems:
+        if fits_by_card(name, problem):
+            result = si.solve(problem, name, max_iter=2, tol=0)
+            assert 1 <= result.n_iter <= 2
+            assert np.isfinite(result.x.to_dense()).all()
+            assert np.isfinite(result.objective)
+
+
+@every_solver
+def test_a_pair_that_does_not_fit_is_refused_at_once(name, monkeypatch):
+    """By name or as an instance, before any work: the message names what does not fit, and solvers that do."""
     kind = SOLVERS[name]
-    fits = fits_by_card(name, problem)
-    assert (name in fitting(problem)) == fits
-    if fits:
-        if name == "sdp":
-            pytest.importorskip("cvxpy")
-        result = si.solve(problem, name, max_iter=2, tol=0)
-        assert 1 <= result.n_iter <= 2
-        assert np.isfinite(result.x.to_dense()).all()
-        assert np.isfinite(result.objective)
-        return
     monkeypatch.setattr(kind, "init", never)
-    with pytest.raises(ValueError, match=kind.__name__) as by_name:
-        si.solve(problem, name)
-    with pytest.raises(ValueError, match=kind.__name__) as by_instance:
-        si.solve(problem, kind())
-    message = str(by_name.value)
-    assert message == str(by_instance.value)
-    wrong = repr(discrete) if name == "mm" or penalty.name in kind.card.spectral else repr(penalty)
-    assert wrong in message
-    _, advice = message.split("Solvers that fit this problem: ")
-    assert advice.split(", ") == fitting(problem)
-    assert name not in advice.split(", ")
-
-
-@every_discrete
-@every_spectral
-def test_solvers_that_fit_are_accepted_and_no_other(penalty, discrete):
-    """`fitting` names exactly the solvers that `pick` takes, in the order of the list, and never none."""
-    problem = si.Problem(OBSERVATIONS, penalty, discrete)
-    taken = []
-    for name in SOLVERS:
-        try:
-            pick(problem, name)
-        except ValueError:
+    for problem in PAIRS:
+        if fits_by_card(name, problem):
             continue
-        taken.append(name)
-    assert fitting(problem) == taken
-    assert taken
+        with pytest.raises(ValueError, match=kind.__name__) as by_name:
+            si.solve(problem, name)
+        with pytest.raises(ValueError, match=kind.__name__) as by_instance:
+            si.solve(problem, kind())
+        message = str(by_name.value)
+        assert message == str(by_instance.value)
+        spectral = name != "mm" and problem.spectral.name not in kind.card.spectral
+        assert repr(problem.spectral if spectral else problem.discrete) in message
+        _, advice = message.split("Solvers that fit this problem: ")
+        assert advice.split(", ") == fitting(problem)
 
 
 @pytest.mark.parametrize("discrete", [p for p in DISCRETE_PENALTIES if p and p.xi and not p.convex], ids=repr)
@@ -259,19 +254,23 @@ def test_other_things_are_no_solvers(solver, kind):
 
 
 # ---------------------------------------------------------------- the automatic choice
-@every_discrete
-@every_spectral
-def test_auto_picks_one_that_fits(penalty, discrete):
-    """For every pair of penalties the choice fits, runs, and says why in words that are not "given"."""
-    problem = si.Problem(OBSERVATIONS, penalty, discrete)
-    chosen = pick(problem, "auto")
-    assert chosen.solver.name in fitting(problem)
-    assert chosen == pick(problem, "auto")
-    result = si.solve(problem, max_iter=2, tol=0)
-    assert result.settings["solver"] == repr(chosen.solver)
-    assert result.settings["why"] == chosen.why
-    assert len(chosen.why.split()) >= 5
-    assert chosen.why != "given"
+def test_auto_picks_one_that_fits():
+    """For every pair of penalties the choice fits, and says why in words that are not "given"."""
+    for problem in PAIRS:
+        chosen = pick(problem, "auto")
+        assert chosen.solver.name in fitting(problem)
+        assert chosen == pick(problem, "auto")
+        assert len(chosen.why.split()) >= 5
+        assert chosen.why != "given"
+
+
+@pytest.mark.parametrize("spectral", ["nuclear", "rank"])
+@pytest.mark.parametrize("discrete", [None, si.L1("1:5", xi=0.1), FRACTIONAL], ids=repr)
+def test_auto_runs_its_choice(spectral, discrete):
+    """`solve` without a solver runs the one that is picked, and its settings say which and why."""
+    problem = si.Problem(OBSERVATIONS, SPECTRAL_PENALTIES[spectral], discrete)
+    chosen, settings = pick(problem, "auto"), si.solve(problem, max_iter=2, tol=0).settings
+    assert (settings["solver"], settings["why"]) == (repr(chosen.solver), chosen.why)
 
 
 @pytest.mark.parametrize(("shape", "solver"), [((100, 100), APG()), ((20, 500), APG()), ((100, 101), AISImpute())])
