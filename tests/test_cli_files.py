@@ -33,8 +33,7 @@ pytest.importorskip("polars", reason="the command line is an optional extra")
 import polars as pl
 
 import snapimpute as si
-from snapimpute.cli import cells as cells_module
-from snapimpute.cli import main, talk
+from snapimpute.cli import cells, main, talk
 from snapimpute.cli.app import app
 from snapimpute.datasets import low_rank_alphabet
 from snapimpute.evaluation import evaluate
@@ -1145,19 +1144,16 @@ def test_rows_that_do_not_fit_a_model(snap, wide_csv, long_csv, wide_frame):
 
 def test_too_many_cells_are_refused_before_the_fit(snap, long_csv, monkeypatch):
     """With what to do instead; a fit that would be in vain does not begin."""
-    from snapimpute.cli import complete, predict
-
     snap("fit", long_csv, "-m", "m.snap", *FIVE)
-    for module in (complete, predict, cells_module):
-        monkeypatch.setattr(module, "MOST_CELLS", 50)
-    monkeypatch.setattr(complete, "MAX_FILLED_CELLS", 200)
+    monkeypatch.setattr(cells, "MOST_CELLS", 50)
+    monkeypatch.setattr(cells, "MAX_FILLED_CELLS", 200)
     done = snap("complete", long_csv, "-o", "x.csv", *FIVE, "-q", ok=False)
     one_line(done, "more than the 50 that are written", "--cells FILE", "--top 10", "snapimpute fit")
     snap("complete", long_csv, "-o", "x.csv", "--top", "2", *FIVE)
     one_line(snap("complete", long_csv, "-o", "y.csv", "--top", "3", *FIVE, "-q", ok=False), "more than the 50")
     Path("new.csv").write_text("".join(f"u{i},{100 + i % 3},{1 + i % 5}\n" for i in range(20)))
     one_line(snap("predict", "m.snap", "new.csv", "-o", "y.csv", "-q", ok=False), "fewer rows at a time")
-    monkeypatch.setattr(complete, "MOST_CELLS", 1000)
+    monkeypatch.setattr(cells, "MOST_CELLS", 1000)
     one_line(snap("complete", long_csv, "-o", "y.npz", *FIVE, "-q", ok=False), "of a dense matrix")
     one_line(
         snap("complete", long_csv, "-o", "y.npz", "--top", "2", *FIVE, "-q", ok=False), "npz holds a whole matrix"
@@ -1238,12 +1234,12 @@ def wait_for(stream: Any, word: bytes) -> bytes:
 
 LIMITED = """
     import resource
-    from snapimpute.cli import complete, main
-    before = complete._write
+    from snapimpute.cli import cells, main
+    before = cells.write
     def limited(*arguments):
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.RLIM_INFINITY))
         return before(*arguments)
-    complete._write = limited
+    cells.write = limited
     for out in OUTS:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         sys.argv[4] = out
@@ -1277,14 +1273,14 @@ def test_a_file_that_may_not_grow(snap, wide_csv, long_csv, layout):
 def test_a_reader_that_goes_away_is_no_error(snap, long_csv):
     """As with head: no message, no traceback, exit code 0."""
     wait = """
-        import snapimpute.cli.complete as complete
-        before = complete._write
+        import snapimpute.cli.cells as cells
+        before = cells.write
         def later(*arguments):
             sys.stderr.write("ready\\n")
             sys.stderr.flush()
             sys.stdin.readline()
             return before(*arguments)
-        complete._write = later
+        cells.write = later
     """
     for kind in ("csv", "parquet"):
         with child(wait, "complete", long_csv, "-o", "-", "--to", kind, *FIVE, "-q") as process:
@@ -1393,16 +1389,14 @@ def usual_signals():
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interruption_while_results_are_written(snap, wide_csv, monkeypatch, usual_signals, times):
     """The fit is over: what it found is written first, and only a second Ctrl-C stops that."""
-    from snapimpute.cli import complete
-
-    real = complete._write
+    real = cells.write
 
     def interrupted(*arguments: Any) -> Any:
         for _ in range(times):
             signal.raise_signal(signal.SIGINT)
         return real(*arguments)
 
-    monkeypatch.setattr(complete, "_write", interrupted)
+    monkeypatch.setattr(cells, "write", interrupted)
     done = snap("complete", wide_csv, "-o", "out.csv", "--model", "m.snap", "--report", "r.html", *FIVE, ok=False)
     assert done.code == 130
     assert "snapimpute: interrupted: what there is will be written; Ctrl-C again stops that" in done.err

@@ -6,11 +6,11 @@ import typer
 from typer.core import TyperGroup
 
 import snapimpute
-from snapimpute.cli import InterruptedCommandError, ReaderGoneError
 from snapimpute.cli.complete import complete
 from snapimpute.cli.datasets import datasets
 from snapimpute.cli.demo import demo
 from snapimpute.cli.doctor import doctor
+from snapimpute.cli.ending import InterruptedCommandError, ReaderGoneError
 from snapimpute.cli.evaluate import evaluate
 from snapimpute.cli.fit import fit
 from snapimpute.cli.predict import predict

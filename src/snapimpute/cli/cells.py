@@ -10,12 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.alphabet import is_missing
+from snapimpute.cli.work import Job
 from snapimpute.codebook import Codebook
 from snapimpute.estimator import SnapImputer
-from snapimpute.formats import MATRICES, Options, Wide, read_content, write_array, write_frame, write_pieces
+from snapimpute.formats import (
+    MATRICES,
+    Options,
+    Wide,
+    check_sheet,
+    missing_cells,
+    read_content,
+    write_array,
+    write_frame,
+    write_pieces,
+)
 from snapimpute.model import Estimates
 from snapimpute.observations import Observations
 from snapimpute.operators.threads import cut
+from snapimpute.tables import MAX_FILLED_CELLS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,6 +40,58 @@ DIGITS = 6
 
 Positions = NDArray[np.intp]
 Cells = Iterable[tuple[Positions, Positions]]
+
+
+def check_request(job: Job, kind: str, only: str | None, top: int | None, probability: bool) -> None:
+    """Refuse what cannot be written, before a long fit and not after it."""
+    m, n = job.known.shape
+    if kind in MATRICES and job.book.labelled.size:
+        raise ValueError(f"labels cannot be written as {kind}: choose .csv or .parquet")
+    if isinstance(job.source, Wide):
+        if only is not None or top is not None or probability:
+            raise ValueError(
+                f"--cells, --top and --probability are for triplets; {job.source.where} is a wide table, and is "
+                "written whole"
+            )
+        if kind == "excel":
+            check_sheet(m, job.source.given.width)
+        return
+    lines = m * top if top is not None else job.missing
+    if only is None and lines > MOST_CELLS:
+        raise ValueError(
+            f"{job.source.where} has {job.missing:,} missing cells, more than the {MOST_CELLS:,} that are written: "
+            "name those you need with --cells FILE, ask for the best of each row with --top 10, or fit a model with "
+            "snapimpute fit"
+        )
+    if kind == "excel" and only is None:
+        check_sheet(min(lines, job.missing), 4)
+    if kind not in MATRICES:
+        return
+    if only is not None or top is not None or probability:
+        raise ValueError(f"{kind} holds a whole matrix: write chosen cells, or probabilities, as .csv or .parquet")
+    if m * n > MAX_FILLED_CELLS:
+        raise ValueError(
+            f"{job.source.where} has {m * n:,} cells, more than the {MAX_FILLED_CELLS:,} of a dense matrix: write "
+            "the missing ones as .csv or .parquet"
+        )
+
+
+def write(
+    job: Job, imputer: SnapImputer, out: str, kind: str, only: str | None, top: int | None, probability: bool
+) -> tuple[int, int]:
+    """Write what was asked for; how many cells were filled in, and how many are left open."""
+    source = job.source
+    if isinstance(source, Wide):
+        return write_whole(source, completed(source, imputer), out, kind)
+    if kind in MATRICES:
+        return write_dense(job.known, imputer, out, kind)
+    if only is not None:
+        asked: Cells = [asked_cells(only, imputer)]
+    elif top is not None:
+        asked = top_cells(imputer, top)
+    else:
+        asked = missing_cells(job.known)
+    return write_cells(imputer, asked, out, kind, list(source.names), probability=probability)
 
 
 def write_cells(

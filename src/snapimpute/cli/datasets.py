@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from snapimpute.cli.options import Manner, check_outputs, shared, written_as
 from snapimpute.cli.talk import Talk
-from snapimpute.datasets import REGISTRY, Dataset, load
-from snapimpute.formats import write_frame
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.table import Table
+
+    from snapimpute.datasets import Dataset
 
 MOST_WIDE = 20_000_000
 """Cells of a wide table, at most."""
@@ -34,6 +32,9 @@ def datasets(
     manner: Manner,
 ) -> None:
     """List the data sets, show one, or write it to a file."""
+    from snapimpute.datasets import REGISTRY, load
+    from snapimpute.formats import write_frame
+
     talk = Talk(manner, to_stdout=out == "-")
     if name is None:
         talk.say(_table())
@@ -64,6 +65,11 @@ def _only_facts(talk: Talk) -> None:
 
 
 def _table() -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from snapimpute.datasets import REGISTRY
+
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is", overflow="fold")
@@ -73,6 +79,7 @@ def _table() -> Table:
 
 
 def _frame(data: Dataset, layout: str, observed: float, seed: int) -> pl.DataFrame:
+    import numpy as np
     import polars as pl
 
     known = data.observations
@@ -99,4 +106,6 @@ def _frame(data: Dataset, layout: str, observed: float, seed: int) -> pl.DataFra
 
 
 def _labels(labels: Any, size: int) -> Any:
+    import numpy as np
+
     return np.arange(size) if labels is None else np.asarray(labels)

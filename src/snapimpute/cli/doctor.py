@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-import numpy as np
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 import snapimpute
 from snapimpute.cli.options import Manner, shared
@@ -37,6 +34,9 @@ class Finding:
 @shared(Manner)
 def doctor(*, manner: Manner) -> None:
     """Look at the installation: versions, extras, memory, caches, and a small fit with a known answer."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     talk = Talk(manner)
     found = [finding for look in LOOKS for finding in look()]
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
@@ -141,6 +141,8 @@ def _writable(folder: Path) -> bool:
 
 def _fit() -> Iterator[Finding]:
     """A table whose completion is known."""
+    import numpy as np
+
     begin = time.perf_counter()
     rows, cols = np.arange(8) % 2, np.arange(6) % 2
     truth = 1.0 + 4 * (rows[:, None] ^ cols[None, :])

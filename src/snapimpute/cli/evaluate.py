@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from snapimpute.cli import INTERRUPTED, work
+from snapimpute.cli.ending import INTERRUPTED
 from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, shared
 from snapimpute.cli.talk import Talk
-from snapimpute.cli.work import Job
-from snapimpute.evaluation import Evaluation
-from snapimpute.formats import writing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from snapimpute.cli.work import Job
+    from snapimpute.evaluation import Evaluation
 
 
 @shared(Reading, Fitting, Manner)
@@ -31,9 +32,12 @@ def evaluate(
 
     Everything, tuning included, is done without the hidden cells.
     """
+    from snapimpute.cli import work
+    from snapimpute.formats import writing
+
     talk = Talk(manner)
     check_outputs([report], [table], force=None)
-    job = Job.of(table, reading, talk)
+    job = work.Job.of(table, reading, talk)
     found, interrupted = _evaluated(job, fitting, share, talk)
     for line in work.told(found.imputer):
         talk.say(line)
@@ -63,6 +67,7 @@ def evaluate(
 def _evaluated(job: Job, fitting: Fitting, share: float, talk: Talk) -> tuple[Evaluation, bool]:
     """The scores, and whether the fit was interrupted: then they are those of the best so far."""
     from snapimpute import evaluation
+    from snapimpute.cli import work
 
     interrupted = []
     with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
@@ -90,6 +95,9 @@ def _facts(way: Any) -> dict[str, Any]:
 
 
 def _table(found: Evaluation) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(
         title=f"{len(found.hidden):,} hidden cells", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from snapimpute.cli import INTERRUPTED
-from snapimpute.cli.complete import keep, tell
+from snapimpute.cli.ending import INTERRUPTED
 from snapimpute.cli.interruption import seeing_through
 from snapimpute.cli.options import Fitting, Manner, Reading, Workers, check_outputs, shared
 from snapimpute.cli.talk import Talk
-from snapimpute.cli.work import Job
 
 
 @shared(Reading, Fitting, Workers, Manner)
@@ -52,9 +50,11 @@ def fit(
     if len(table) > 1:
         raise typer.BadParameter("several files go with --cluster only")
     check_outputs([model, report], [*table], force=force)
-    job = Job.of(table[0], reading, talk)
+    from snapimpute.cli import work
+
+    job = work.Job.of(table[0], reading, talk)
     job.check_report(report)
     imputer, interrupted = job.fitted(fitting, talk)
     with seeing_through(talk) as seen:
-        keep(imputer, model, talk)
-    tell(job, imputer, report, talk, interrupted=interrupted or seen.interrupted)
+        work.keep(imputer, model, talk)
+    work.tell(job, imputer, report, talk, interrupted=interrupted or seen.interrupted)

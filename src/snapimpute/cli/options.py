@@ -8,18 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from snapimpute.backends import place_named
-from snapimpute.cli import in_options
-from snapimpute.decide import Decide
-from snapimpute.estimator import SnapImputer
-from snapimpute.formats import FORMATS, LAYOUTS, AlphabetSpec, Options, check_output, output_format, table_format
-from snapimpute.recipe import CENTERS, DISCRETE, SPECTRAL
-from snapimpute.solvers import SOLVERS
-from snapimpute.solvers.loop import ALPHABET_TERMS, PRECISIONS
+if TYPE_CHECKING:
+    from snapimpute.estimator import SnapImputer
+    from snapimpute.formats import AlphabetSpec, Options
 
 READING, MODEL, CLUSTER, TALKING = "Reading", "Model", "Cluster", "Output"
 
@@ -89,6 +84,8 @@ class Reading:
     @property
     def spec(self) -> AlphabetSpec:
         """The alphabets."""
+        from snapimpute.formats import AlphabetSpec
+
         try:
             return AlphabetSpec.parse(self.alphabet or [])
         except ValueError as err:
@@ -97,6 +94,8 @@ class Reading:
     @property
     def options(self) -> Options:
         """All else."""
+        from snapimpute.formats import FORMATS, LAYOUTS, Options
+
         named = None
         if self.triplets is not None:
             parts = [one.strip() for one in self.triplets.split(",")]
@@ -133,8 +132,12 @@ class Fitting:
 
     lam: Annotated[str, _option(MODEL, "--lam", help="Strength of low rank, λ: a number, or auto.")] = "auto"
     xi: Annotated[str, _option(MODEL, "--xi", help="Strength of discreteness, ξ: a number, or auto.")] = "auto"
-    spectral: Annotated[str, _option(MODEL, "--spectral", help=f"{', '.join(SPECTRAL)}.")] = "nuclear"
-    discrete: Annotated[str, _option(MODEL, "--discrete", help=f"{', '.join(DISCRETE)}, ridge or none.")] = "l1"
+    spectral: Annotated[
+        str, _option(MODEL, "--spectral", help="nuclear, lsp, capped-l1, tnn, mcp, scad or rank.")
+    ] = "nuclear"
+    discrete: Annotated[
+        str, _option(MODEL, "--discrete", help="l1, l1-composed, l0, l0-fractional, lp, l2, ridge or none.")
+    ] = "l1"
     weights: Annotated[
         str, _option(MODEL, "--weights", help="Of the symbols in the discrete penalty: none, or frequency.")
     ] = "none"
@@ -163,6 +166,13 @@ class Fitting:
     seed: Annotated[int, _option(MODEL, "--seed", min=0, help="Same seed, same result.")] = 0
 
     def __post_init__(self) -> None:
+        from snapimpute.backends import place_named
+        from snapimpute.cli.wording import in_options
+        from snapimpute.decide import Decide
+        from snapimpute.recipe import CENTERS, DISCRETE, SPECTRAL
+        from snapimpute.solvers import SOLVERS
+        from snapimpute.solvers.loop import ALPHABET_TERMS, PRECISIONS
+
         known = {
             "spectral": tuple(SPECTRAL),
             "discrete": (*DISCRETE, "ridge", "none"),
@@ -198,6 +208,8 @@ class Fitting:
 
     def imputer(self, alphabet: Any, **more: Any) -> SnapImputer:
         """The estimator, not fitted yet."""
+        from snapimpute.estimator import SnapImputer
+
         return SnapImputer(
             alphabet,
             **self.choices(),
@@ -293,6 +305,8 @@ def _one_of(name: str, text: str, known: tuple[str, ...]) -> None:
 
 def written_as(out: str, to: str | None, *, table: bool = False) -> str:
     """The format to write; one for a table of columns, if it is to hold one."""
+    from snapimpute.formats import output_format, table_format
+
     try:
         return table_format(out, to) if table else output_format(out, to)
     except ValueError as err:
@@ -301,6 +315,8 @@ def written_as(out: str, to: str | None, *, table: bool = False) -> str:
 
 def check_outputs(outputs: list[str | Path | None], inputs: list[str | None], *, force: bool | None) -> None:
     """Refuse to write over what is read, two results to one file, or where nothing can be written."""
+    from snapimpute.formats import check_output
+
     paths = [str(path) for path in outputs if path is not None]
     again = [path for i, path in enumerate(paths) if path in paths[:i]]
     if again:

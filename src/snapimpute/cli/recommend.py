@@ -5,21 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from snapimpute.cli.cells import column_labels, positions, row_labels
 from snapimpute.cli.options import Manner, check_outputs, shared, written_as
 from snapimpute.cli.talk import Talk
-from snapimpute.estimator import SnapImputer, load
-from snapimpute.formats import write_pieces
-from snapimpute.operators.threads import cut
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from snapimpute.estimator import SnapImputer
 
 
 @shared(Manner)
@@ -36,6 +33,13 @@ def recommend(
     manner: Manner,
 ) -> None:
     """Recommend: the columns with the highest estimates in a row, of those not known there, best first."""
+    import numpy as np
+
+    from snapimpute.cli.cells import positions, row_labels
+    from snapimpute.estimator import load
+    from snapimpute.formats import write_pieces
+    from snapimpute.operators.threads import cut
+
     if bool(rows) == everybody:
         raise typer.BadParameter("give labels of rows, or --all for every row; not both")
     if everybody and out is None:
@@ -60,7 +64,10 @@ def recommend(
 
 
 def _frame(imputer: SnapImputer, rows: NDArray[np.intp], count: int) -> pl.DataFrame:
+    import numpy as np
     import polars as pl
+
+    from snapimpute.cli.cells import column_labels, row_labels
 
     best = [imputer.recommend(int(row), count) for row in rows]
     sizes = [one.size for one in best]
@@ -76,6 +83,9 @@ def _frame(imputer: SnapImputer, rows: NDArray[np.intp], count: int) -> pl.DataF
 
 
 def _table(frame: pl.DataFrame) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in frame.columns:
         table.add_column(name, justify="left" if name in ("row", "column") else "right")

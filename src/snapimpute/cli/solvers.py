@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import asdict, fields
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from snapimpute.cli.options import Manner, shared
 from snapimpute.cli.talk import Speaker
-from snapimpute.penalties import SPECTRAL
-from snapimpute.solvers import SOLVERS, Solver
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from snapimpute.solvers import Solver
 
 NOTES = """\
 r is the rank, k = r and a dozen guard vectors, a pass one product with the matrix that a step thresholds.
@@ -32,6 +33,8 @@ def solvers(
     manner: Manner,
 ) -> None:
     """List the solvers: what each minimises, its penalties, discrete-aware or not, cost of an iteration, paper."""
+    from snapimpute.solvers import SOLVERS
+
     if name is not None and name not in SOLVERS:
         raise typer.BadParameter(f"there is no solver {name!r}; there are {', '.join(SOLVERS)}")
     chosen = SOLVERS if name is None else {name: SOLVERS[name]}
@@ -55,10 +58,17 @@ def describe(solver: type[Solver[Any]]) -> dict[str, Any]:
 
 
 def _penalties(solver: type[Solver[Any]]) -> str:
+    from snapimpute.penalties import SPECTRAL
+
     return "all" if len(solver.card.spectral) == len(SPECTRAL) else ", ".join(solver.card.spectral)
 
 
 def _table() -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from snapimpute.solvers import SOLVERS
+
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_lines=False)
     table.add_column("solver", style="bold", no_wrap=True)
     # Folded, as a word that is too long for a narrow terminal would be cut off otherwise.

@@ -8,15 +8,18 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from snapimpute.cli import ReaderGoneError
+from snapimpute.cli.ending import ReaderGoneError
 from snapimpute.cli.options import Manner
 from snapimpute.machine import seconds_in_words
-from snapimpute.tuning import LAM_STEPS, XI_STEPS, Candidate
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from snapimpute.tuning import Candidate
 
 EVERY = 10.0
 """Seconds between lines, where there is no terminal to draw on."""
@@ -96,6 +99,8 @@ class Talk:
         if not self.errors.is_terminal:
             yield Watcher(self.errors, what, centers, max_iter)
             return
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
         text, left = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[left]}")
         bars = [BarColumn(20)] if self.errors.width >= WIDE else []  # else there is no room beside the words
         columns = SpinnerColumn(), text, *bars, TimeElapsedColumn(), left
@@ -109,6 +114,8 @@ class Watcher:
     """Takes the progress of an estimator: `tried` while it tunes, `iterated` in the last fit."""
 
     def __init__(self, console: Console | None, what: str, centers: int, max_iter: int) -> None:
+        from snapimpute.tuning import LAM_STEPS, XI_STEPS
+
         self.console, self.what, self.max_iter = console, what, max_iter
         self.most = LAM_STEPS * (centers + len(XI_STEPS) - 1)
         self.bar: Progress | None = None

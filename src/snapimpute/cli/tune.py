@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from snapimpute.cli import INTERRUPTED
+from snapimpute.cli.ending import INTERRUPTED
 from snapimpute.cli.options import Fitting, Manner, Reading, check_outputs, said, shared, written_as
 from snapimpute.cli.talk import Talk
-from snapimpute.cli.work import Job
-from snapimpute.estimator import METRICS
-from snapimpute.formats import write_frame, writing
-from snapimpute.model import in_units
-from snapimpute.plan import Plan, TuningInterruptedError, settle
-from snapimpute.tuning import Choice
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from snapimpute.cli.work import Job
+    from snapimpute.plan import Plan
+    from snapimpute.tuning import Choice
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -35,6 +34,9 @@ def tune(
     manner: Manner,
 ) -> None:
     """Choose λ, ξ and the centre on held-out known cells; say whether discreteness beat rounding."""
+    from snapimpute.cli.work import Job
+    from snapimpute.formats import write_frame, writing
+
     talk = Talk(manner, to_stdout=out == "-")
     kind = written_as(out, None, table=True) if out is not None else ""
     if picture is not None and picture.suffix not in PICTURES:
@@ -76,6 +78,10 @@ def tune(
 
 def _settled(job: Job, fitting: Fitting, talk: Talk) -> tuple[Plan, bool]:
     """What was chosen, and whether that was interrupted."""
+    from snapimpute.estimator import METRICS
+    from snapimpute.model import in_units
+    from snapimpute.plan import TuningInterruptedError, settle
+
     watching = talk.watching("tuning", centers=2, max_iter=fitting.max_iter)
     with talk.saying_warnings(), watching as watcher:
         imputer = fitting.imputer(job.book.by_column)
@@ -100,6 +106,9 @@ def _rows(choice: Choice) -> list[dict[str, Any]]:
 
 def _table(choice: Choice) -> Table:
     """Scores by λ and ξ, the chosen one marked."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     lams, xis, scores = choice.surface()
     percent, unit = (100.0, "% wrong") if choice.metric == "error" else (1.0, choice.metric)
     table = Table(

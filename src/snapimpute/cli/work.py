@@ -5,18 +5,19 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import typer
 
 import snapimpute
+from snapimpute.cli.ending import INTERRUPTED
 from snapimpute.cli.options import Fitting, Reading
 from snapimpute.cli.talk import Talk
 from snapimpute.codebook import Codebook
 from snapimpute.estimator import SnapImputer
-from snapimpute.formats import Triplets, Wide, read_file
+from snapimpute.formats import Triplets, Wide, read_file, writing
 from snapimpute.observations import Observations
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LEAST_REPORTED = 3
 """Cells of a table: one fifth of fewer is none."""
@@ -200,3 +201,40 @@ def report(path: Path, job: Job, imputer: SnapImputer, evaluation: Any, title: s
     from snapimpute.report.page import write_report
 
     write_report(path, imputer, job.known, evaluation, read=job.read, settings=repeat(imputer, job.book), title=title)
+
+
+def keep(imputer: SnapImputer, model: Path | None, talk: Talk) -> None:
+    """Save the model, if asked."""
+    if model is None:
+        return
+    with writing(str(model)):
+        imputer.save(model)
+    talk.say(f"model: {model}")
+    talk.note(model=str(model))
+
+
+def tell(job: Job, imputer: SnapImputer, report: Path | None, talk: Talk, *, interrupted: bool) -> None:
+    """Write the report, if asked, and end: with the exit code of an interruption, if there was one."""
+    if report is not None and interrupted:
+        talk.warn("no report was written: it takes further fits, and the command was interrupted")
+    elif report is not None:
+        try:
+            _report(job, imputer, report, talk)
+        except KeyboardInterrupt:
+            interrupted = True
+            talk.warn("interrupted: no report was written")
+    talk.note(interrupted=interrupted)
+    talk.done()
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _report(job: Job, imputer: SnapImputer, path: Path, talk: Talk) -> None:
+    from snapimpute.evaluation import check
+
+    with talk.saying_warnings():
+        evaluation = check(job.known, imputer)
+    with writing(str(path)):
+        report(path, job, imputer, evaluation, f"{Path(job.source.where).name} completed")
+    talk.say(f"report: {path}")
+    talk.note(report=str(path))
