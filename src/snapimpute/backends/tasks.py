@@ -100,8 +100,6 @@ class Tasks:
         self._live: weakref.WeakSet[Written] = weakref.WeakSet()
         self._roots: weakref.WeakKeyDictionary[Written, Loader] = weakref.WeakKeyDictionary()
         FAMILIES.setdefault(client, weakref.WeakSet()).add(self)
-        # It takes away what a worker has borrowed from another, or the original: then both copies may be on one.
-        client.amm.stop()
 
     @property
     def family(self) -> list[Tasks]:
@@ -231,6 +229,8 @@ class Tasks:
         def secured() -> Any:
             out = work()
             self._notice()
+            for one in self.family:
+                one._part()
             begin = time.monotonic()
             if SECURING * (begin - self._secured) >= self._cost or any(one._bare() for one in self.family):
                 for one in self.family:
@@ -247,6 +247,16 @@ class Tasks:
         gone, self._seen = self._seen - {*self.workers()}, {*self.workers()}
         if gone:
             self._recover()
+
+    def _part(self) -> None:
+        """Forget a second copy beside the first on one worker, where Dask's memory manager may have left both."""
+        ones = [one for one in self._live if one.held is not None and one.spare is not None]
+        pairs = [list(zip(one.held or [], one.spare or [], strict=True)) for one in ones]
+        futures = [future for some in pairs for pair in some for future in pair]
+        there = self.client.who_has(futures) if futures else {}
+        for one, some in zip(ones, pairs, strict=True):
+            if any(len({*there[held.key], *there[spare.key]}) == 1 for held, spare in some):
+                one.spare = None
 
     def surely(self, work: Callable[[], Any]) -> Any:
         """work(), again if a worker died meanwhile."""

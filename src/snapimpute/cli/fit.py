@@ -12,9 +12,30 @@ from snapimpute.cli.interruption import seeing_through
 from snapimpute.cli.options import Fitting, Manner, Reading, Workers, check_outputs, shared
 from snapimpute.cli.talk import Talk
 
+PREPARED = "prepare the files such that each line is one known cell"
+NOT_ON_A_CLUSTER = {
+    "missing": PREPARED,
+    "layout": PREPARED,
+    "index": PREPARED,
+    "leave": "carry such columns along outside of the files",
+    "delimiter": "give Parquet files",
+    "header": "give Parquet files",
+    "encoding": "give Parquet files",
+    "format": "give Parquet files",
+    "sheet": "give Parquet files",
+    "duplicates": "a cell that is given twice is an error; " + PREPARED,
+    "decide": "a cluster writes factors and scores, and decides on no symbol",
+    "min_confidence": "a cluster writes factors and scores, and decides on no symbol",
+    "backend": "its workers compute on their processors",
+    "report": "fit a sample of the rows without --cluster for a report",
+    "force": "name a new folder with --model, or an empty one",
+}
+"""Options of `fit` that a cluster does not use, and what to do instead."""
+
 
 @shared(Reading, Fitting, Workers, Manner)
 def fit(
+    ctx: typer.Context,
     table: Annotated[
         list[str],
         typer.Argument(
@@ -38,8 +59,7 @@ def fit(
     """Fit a model to a table and save it."""
     talk = Talk(manner)
     if workers.cluster is not None:
-        if report is not None:
-            raise typer.BadParameter("--report is not made on a cluster")
+        _refuse_unused(ctx)
         from snapimpute.cli.on_cluster import fit_on_cluster
 
         interrupted = fit_on_cluster(workers, table, model, reading, fitting, talk)
@@ -58,3 +78,14 @@ def fit(
     with seeing_through(talk) as seen:
         work.keep(imputer, model, talk)
     work.tell(job, imputer, report, talk, interrupted=interrupted or seen.interrupted)
+
+
+def _refuse_unused(ctx: typer.Context) -> None:
+    """Refuse options that were given, and that a cluster would drop."""
+    for parameter in ctx.command.params:
+        name = str(parameter.name)
+        source = ctx.get_parameter_source(name)
+        if name in NOT_ON_A_CLUSTER and source is not None and source.name != "DEFAULT":
+            raise typer.BadParameter(
+                f"{parameter.opts[0]} has no use with --cluster: leave it out, and {NOT_ON_A_CLUSTER[name]}"
+            )

@@ -40,9 +40,9 @@ def fit_on_cluster(
         raise FileExistsError(f"{model} is there already: with --cluster give a new folder, or an empty one")
     if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
         raise ValueError("on a cluster give one alphabet for all columns, such as --alphabet 1:5")
-    alphabet, options = Alphabet.of(reading.spec.default), reading.options
+    alphabet = Alphabet.of(reading.spec.default)
     names: dict[str, Any] = dict(
-        zip(("row", "column", "value"), options.triplets or ("row", "column", "value"), strict=True)
+        zip(("row", "column", "value"), reading.named or ("row", "column", "value"), strict=True)
     )
     with connected(str(workers.cluster), talk) as client:
         there = cluster(client)
@@ -76,8 +76,14 @@ def connected(address: str, talk: Talk) -> Iterator[Any]:
     if address == "local":
         options: dict[str, Any] = {"n_workers": thread_count(), "threads_per_worker": 1, "dashboard_address": ":0"}
         options["silence_logs"] = logging.CRITICAL  # what is wrong is said once, at the end
-        # A task that moves to another worker would take its block of the observations with it.
-        calm = dask.config.set({"distributed.scheduler.work-stealing": False})
+        # A task that moves to another worker would take its block of the observations with it, and a manager of
+        # memory may bring both copies of a block to one worker.
+        calm = dask.config.set(
+            {
+                "distributed.scheduler.work-stealing": False,
+                "distributed.scheduler.active-memory-manager.start": False,
+            }
+        )
         with calm, LocalCluster(**options) as started, Client(started) as client:
             _introduce(client, talk)
             yield client

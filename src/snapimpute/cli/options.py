@@ -92,18 +92,23 @@ class Reading:
             raise typer.BadParameter(f"--alphabet: {err}") from None
 
     @property
+    def named(self) -> tuple[str, str, str] | None:
+        """The columns of row, column and value, if they are named."""
+        if self.triplets is None:
+            return None
+        parts = [one.strip() for one in self.triplets.split(",")]
+        if len(parts) != 3:
+            raise typer.BadParameter(
+                f"--triplets names three columns, such as user,item,rating; got {self.triplets!r}"
+            )
+        return parts[0], parts[1], parts[2]
+
+    @property
     def options(self) -> Options:
         """All else."""
         from snapimpute.formats import FORMATS, LAYOUTS, Options
 
-        named = None
-        if self.triplets is not None:
-            parts = [one.strip() for one in self.triplets.split(",")]
-            if len(parts) != 3:
-                raise typer.BadParameter(
-                    f"--triplets names three columns, such as user,item,rating; got {self.triplets!r}"
-                )
-            named = parts[0], parts[1], parts[2]
+        named = self.named
         _one_of("--layout", self.layout, LAYOUTS)
         _one_of("--duplicates", self.duplicates, ("error", "last"))
         if self.format is not None:
