@@ -57,6 +57,15 @@ def is_code(cell: Any, codes: Sequence[Any]) -> bool:
     return any((number or type(cell) is type(code)) and not isinstance(code, str) and cell == code for code in codes)
 
 
+def coded_missing(numbers: NDArray[Any], codes: Sequence[Any]) -> NDArray[np.bool_]:
+    """Return which numbers are codes of missing cells; codes that are text are none."""
+    out = np.zeros(numbers.shape, dtype=bool)
+    for code in codes:
+        if not isinstance(code, str):
+            out |= numbers == code
+    return out
+
+
 def object_levels(cells: NDArray[Any]) -> Levels:
     """The different values among objects; text if there is any."""
     text = [cell for cell in cells if isinstance(cell, str)]

@@ -254,17 +254,21 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If it is interrupted; the best so far is kept. An interruption of the
             tuning goes on to the last fit, which takes another one.
         """
-        self._fit(X, self._read(X))
+        table = self._read(X)
+        self._fit(table.given, table)
         return self
 
     def fit_transform(self, X: Any, y: None = None) -> Any:
         """Fit to a table and return it filled."""
         table = self._read(X)
         table.check_fillable()  # before a long fit, not after it
-        self._fit(X, table)
+        self._fit(table.given, table)
         return self._filled(table)
 
     def _read(self, X: Any) -> Table:
+        """Take in a table to fit; one that was read by the same alphabet is taken as it is."""
+        if isinstance(X, Table):
+            return X
         if self.continuous not in ("fit", "passthrough"):
             raise ValueError(f'continuous must be "fit" or "passthrough", got {self.continuous!r}')
         if isinstance(self.missing, str) or not isinstance(self.missing, Sequence | np.ndarray):
@@ -374,13 +378,17 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._filled(self._read_again(X))
 
     def _read_again(self, X: Any) -> Table:
-        if getattr(X, "ndim", 2) != 2:
+        """Take in a table by the alphabet of the fit; one that was read by it is taken as it is."""
+        given = X.given if isinstance(X, Table) else X
+        if getattr(given, "ndim", 2) != 2:
             raise ValueError(
-                f"expected a two-dimensional table, got {X.ndim} dimension(s). Reshape your data: X.reshape(1, -1) "
-                f"makes it a single row, X.reshape(-1, 1) a single column"
+                f"expected a two-dimensional table, got {given.ndim} dimension(s). Reshape your data: "
+                f"X.reshape(1, -1) makes it a single row, X.reshape(-1, 1) a single column"
             )
-        validate_data(self, X, reset=False, skip_check_array=True)  # number and names of the columns
-        table = read_table(X, self._model.codebook, missing=self.missing)
+        validate_data(self, given, reset=False, skip_check_array=True)  # number and names of the columns
+        book = self._model.codebook
+        known = isinstance(X, Table) and X.codebook is book
+        table: Table = X if known else read_table(given, book, missing=self.missing)
         table.check_symbols()
         return table
 

@@ -236,16 +236,23 @@ class Observations:
         if v.shape != self.values.shape:
             raise ValueError(f"expected {len(self)} values, one for each observed cell, got shape {v.shape}")
         refuse(~np.isfinite(v), self.rows, self.cols, v, "not finite", "give finite values")
-        return self._on_same_cells(frozen(v))
+        return self._with(values=frozen(v))
+
+    def labelled(self, row_labels: Labels | None, col_labels: Labels | None) -> Observations:
+        """Return the same cells with other labels of rows and columns."""
+        m, n = self.shape
+        rows, cols = check_labels(row_labels, m, "row_labels"), check_labels(col_labels, n, "col_labels")
+        return self._with(row_labels=rows, col_labels=cols)
 
     def astype(self, dtype: DTypeLike) -> Observations:
         """Return the same cells with their values in another precision, for a solver that runs in it."""
         if self.values.dtype == np.dtype(dtype):
             return self
-        return self._on_same_cells(frozen(self.values, dtype=dtype))
+        return self._with(values=frozen(self.values, dtype=dtype))
 
-    def _on_same_cells(self, values: NDArray[Any]) -> Observations:
-        out = replace(self, values=values)
+    def _with(self, **changes: NDArray[Any] | None) -> Observations:
+        """The same cells, whose order by rows and columns is not worked out again."""
+        out = replace(self, **changes)  # type: ignore[arg-type]  # neither positions nor the shape
         out.__dict__.update({name: self.__dict__[name] for name in ("by_row", "by_col") if name in self.__dict__})
         return out
 

@@ -11,7 +11,8 @@ pandas, polars, …     null (NA, None, NaT) or NaN
 
 Further codes can be named. `read_table` gives a `Table`, which lists its observed
 cells piece by piece and returns a copy of itself with its missing cells filled.
-What was observed is copied, not converted.
+What was observed is copied, not converted. The cells of a column are turned into
+numbers once, when the table is taken in; everything else works with these.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
@@ -30,6 +32,7 @@ from snapimpute.alphabet import Alphabet, is_missing
 from snapimpute.cells import (
     NUMPY_DTYPE,
     Index,
+    coded_missing,
     holds,
     is_code,
     number_levels,
@@ -102,6 +105,7 @@ def read_table(
     for size, name in zip(table.shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
             raise ValueError(f"found a table with 0 {name} (shape={table.shape}) while a minimum of 1 is required.")
+    table.given = X
     if row_labels is not None:
         table.row_labels = row_labels
     if isinstance(alphabet, Codebook):
@@ -116,6 +120,9 @@ class Table(ABC):
 
     shape: tuple[int, int]
     codebook: Codebook
+    given: Any
+    """The table as it came."""
+
     names: list[Any] | None = None
     """Of the columns of a frame or of observations."""
 
@@ -123,6 +130,9 @@ class Table(ABC):
     """The index of a pandas frame, or the labels of observations; None for the other kinds."""
 
     max_cells: float = math.inf
+
+    checked = False
+    """Whether all values are known to be symbols."""
 
     def take(self, codebook: Codebook) -> None:
         """Set what the columns hold."""
@@ -174,6 +184,8 @@ class Table(ABC):
 
     def check_symbols(self) -> None:
         """Refuse values that are not in the alphabet of their column, naming the first cells and the count."""
+        if self.checked:
+            return
         bad: dict[Alphabet, tuple[int, list[str]]] = {}
         for rows, cols, values in self.pieces():
             for kind, alphabet in enumerate(self.codebook.kinds):
@@ -194,9 +206,14 @@ class Table(ABC):
                 "alphabet; a code for missing (such as -1 or 99) must become NaN or null before, or be named in "
                 "missing="
             )
+        self.checked = True
 
     def observations(self) -> Observations:
         """All observed cells that are not left alone, with values exactly on the symbols."""
+        return self._observed
+
+    @cached_property
+    def _observed(self) -> Observations:
         self.check_symbols()
         rows, cols, values = self.cells()
         for kind, alphabet in enumerate(self.codebook.kinds):
@@ -235,8 +252,20 @@ class ArrayTable(Table):
         self.shape = (given.shape[0], given.shape[1])
         self._given, self._missing_codes = given, missing
         self._mask = np.ma.getmaskarray(X) if np.ma.is_masked(X) else None
-        self._codes: Array | None = None
         self._bands = cut(self.shape[0], max(1, BLOCK_CELLS // max(1, self.shape[1])))
+        self._seen: dict[int, NDArray[Any]] = {}
+        """Columns of objects that `levels` has looked at and `take` has not read yet."""
+        self._numbers = given
+        self._lost = self._missing() if given.dtype.kind in "biuf" else np.zeros((0, 0), dtype=bool)
+
+    def _missing(self) -> NDArray[np.bool_]:
+        """Where an array of numbers holds none, told band by band."""
+        out = np.zeros(self.shape, dtype=bool) if self._mask is None else self._mask.copy()
+        if self._given.dtype.kind == "f" or self._missing_codes:
+            for start, stop in self._bands:
+                numbers = self._given[start:stop].astype(np.float64)
+                out[start:stop] |= np.isnan(numbers) | coded_missing(numbers, self._missing_codes)
+        return out
 
     def take(self, codebook: Codebook) -> None:
         """Set what the columns hold; labels and other objects are read as numbers at once."""
@@ -248,11 +277,14 @@ class ArrayTable(Table):
             if self._given.dtype.kind in "biu" or not np.isnan(self._given[:, labelled]).all():
                 raise holds_numbers(codebook)
             self._given = self._given.astype(object)  # there is no value yet, but there will be labels
-        self._codes = np.full(self.shape, np.nan)
+        self._numbers = np.full(self.shape, np.nan)
         for col in codebook.coded.tolist():
-            self._codes[:, col] = self.read(self._objects(col), col)
+            self._numbers[:, col] = self.read(self._objects(col), col)
+        self._lost = np.isnan(self._numbers)
 
     def _objects(self, col: int) -> NDArray[Any]:
+        if col in self._seen:
+            return self._seen.pop(col)
         cells = without(self._given[:, col].astype(object), self._missing_codes)
         if self._mask is not None:
             cells[self._mask[:, col]] = None
@@ -261,51 +293,41 @@ class ArrayTable(Table):
     def levels(self, col: int) -> Levels:
         """The different values of a column."""
         if self._given.dtype.kind in "OU":
-            return object_levels(self._objects(col))
-        return number_levels(self._numbers(0, self.shape[0], slice(col, col + 1)))
+            self._seen[col] = self._objects(col)
+            return object_levels(self._seen[col])
+        return number_levels(np.where(self._lost[:, col], np.nan, self._given[:, col].astype(np.float64)))
 
-    def _numbers(self, start: int, stop: int, cols: slice = slice(None)) -> Array:
-        """Some rows as floats, NaN where a cell is missing."""
-        if self._codes is not None:
-            return self._codes[start:stop, cols]
-        out = self._given[start:stop, cols].astype(np.float64)
-        for code in self._missing_codes:
-            if not isinstance(code, str):
-                out[out == code] = np.nan
-        if self._mask is not None:
-            out[self._mask[start:stop, cols]] = np.nan
-        return out
+    def _open(self, band: tuple[int, int]) -> NDArray[np.bool_]:
+        """Which cells of a band are missing and are to be filled."""
+        return self._lost[slice(*band)] & (self.codebook.which >= 0)
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the observed cells by bands of rows."""
-        alone = self.codebook.which < 0
+        coded = self.codebook.which >= 0
         for start, stop in self._bands:
-            numbers = self._numbers(start, stop)
-            rows, cols = np.nonzero(~np.isnan(numbers) & ~alone)
-            yield rows + start, cols, numbers[rows, cols]
+            rows, cols = np.nonzero(~self._lost[start:stop] & coded)
+            yield rows + start, cols, self._numbers[start:stop][rows, cols].astype(np.float64)
 
     def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> NDArray[Any]:
         """Return a copy with a symbol in every missing cell."""
         kept = self._given.dtype.kind in "fO" or self._stays(may_abstain)
         labelled = self._given.dtype.kind in "OU"
         out = self._given.astype(object if labelled else self._given.dtype if kept else np.float64)
-        alone = self.codebook.which < 0
-        for start, stop in self._bands:
-            rows, cols = np.nonzero(np.isnan(self._numbers(start, stop)) & ~alone)
+        for band in self._bands:
+            rows, cols = np.nonzero(self._open(band))
             if not rows.size:
                 continue
-            symbols = symbols_at(rows + start, cols)
-            out[rows + start, cols] = self._decoded(symbols, cols) if labelled else symbols
+            symbols = symbols_at(rows + band[0], cols)
+            out[rows + band[0], cols] = self._decoded(symbols, cols) if labelled else symbols
         if self._given.dtype.kind != "U" or not all(isinstance(one, str) for one in out.flat):
             return out
         return out.astype(np.result_type(out.astype(str), self._given))  # at least as wide as it was
 
     def _stays(self, may_abstain: bool) -> bool:
         """Whether the dtype can hold what will be written, or nothing will."""
-        dtype, alone = self._given.dtype, self.codebook.which < 0
-        if not may_abstain and all(holds(dtype, kind) for kind in self.codebook.kinds):
+        if not may_abstain and all(holds(self._given.dtype, kind) for kind in self.codebook.kinds):
             return True
-        return not any((np.isnan(self._numbers(*band)) & ~alone).any() for band in self._bands)
+        return not any(self._open(band).any() for band in self._bands)
 
     def _decoded(self, symbols: Array, cols: Index) -> NDArray[Any]:
         out = np.empty(symbols.size, dtype=object)
@@ -338,8 +360,7 @@ class SparseTable(Table):
         if stored.col_labels is not None:
             self.names = stored.col_labels.tolist()
         self.row_labels = stored.row_labels
-        codes = [code for code in missing if not isinstance(code, str)]
-        lost = np.isin(stored.values, codes) if codes else np.zeros(len(stored), dtype=bool)
+        lost = coded_missing(stored.values, missing)
         if lost.all():
             raise ValueError("no observed entry: every stored value is a code for missing")
         self._stored = stored.take(~lost) if lost.any() else stored
@@ -407,44 +428,50 @@ class FrameTable(Table):
         self.shape = frame.shape
         self.names = list(frame.columns)
         self.row_labels = nw.maybe_get_index(frame)
+        self._numbers: dict[int, Array] = {}
+        self._seen: dict[int, NDArray[Any]] = {}
+        """Columns that `levels` has looked at and `take` has not read yet."""
 
     def take(self, codebook: Codebook) -> None:
-        """Set what the columns hold, and refuse columns that hold something else."""
+        """Set what the columns hold, read them, and refuse columns that hold something else."""
         super().take(codebook)
-        for col in codebook.coded.tolist():
-            self._numbers(col)
+        self._numbers = {col: self._read(col) for col in codebook.coded.tolist()}
+        self._seen.clear()
 
-    def _numbers(self, col: int) -> Array:
+    def _read(self, col: int) -> Array:
         """A column as floats with NaN for missing; anything that is neither number nor label is an error."""
         series, alphabet = self._columns[col], self.codebook[col]
         if series.null_count() == len(series):  # of whatever type: a column without any value is welcome
             return np.full(len(series), np.nan)
         labelled = alphabet is not None and alphabet.labels is not None
-        if labelled or isinstance(series.dtype, nw.Object):
-            return self.read(self._objects(series), col)
-        if type(series.dtype) not in NUMPY_DTYPE:
+        if not labelled and type(series.dtype) not in NUMPY_DTYPE:
             raise self.unreadable(col, f"its dtype is {series.dtype}")
-        out = self.read(series.cast(nw.Float64).to_numpy(), col).copy()
-        for code in self._missing_codes:
-            if not isinstance(code, str):
-                out[out == code] = np.nan
-        return out
+        return self.read(self._cells(col, objects=labelled or isinstance(series.dtype, nw.Object)), col)
 
-    def _objects(self, series: nw.Series[Any]) -> NDArray[Any]:
-        return without(np.array([*texts(series), None], dtype=object)[:-1], self._missing_codes)
+    def _cells(self, col: int, *, objects: bool) -> NDArray[Any]:
+        """The cells of a column as floats or as objects, NaN or None for missing."""
+        if col in self._seen:
+            seen = self._seen.pop(col)
+            return seen.astype(object, copy=False) if objects else seen
+        series = self._columns[col]
+        if objects:
+            return without(np.array([*texts(series), None], dtype=object)[:-1], self._missing_codes)
+        numbers = as_float(series.cast(nw.Float64).to_numpy())
+        lost = coded_missing(numbers, self._missing_codes)
+        return np.where(lost, np.nan, numbers) if lost.any() else numbers
 
     def levels(self, col: int) -> Levels:
         """The different values of a column; those of an ordered categorical are its categories."""
         series = self._columns[col]
         categories = ordered_categories(series)
+        objects = (
+            categories is not None or type(series.dtype) not in NUMPY_DTYPE or isinstance(series.dtype, nw.Object)
+        )
+        self._seen[col] = cells = self._cells(col, objects=objects)
         if categories is not None:
             known = [one for one in categories if not is_code(one, self._missing_codes)]
-            return Levels(np.array(known, dtype=object), object_levels(self._objects(series)).count, ordered=True)
-        if type(series.dtype) not in NUMPY_DTYPE or isinstance(series.dtype, nw.Object):
-            return object_levels(self._objects(series))
-        values = as_float(series.cast(nw.Float64).to_numpy())
-        codes = [code for code in self._missing_codes if not isinstance(code, str)]
-        return number_levels(np.where(np.isin(values, codes), np.nan, values) if codes else values)
+            return Levels(np.array(known, dtype=object), object_levels(cells).count, ordered=True)
+        return object_levels(cells) if objects else number_levels(cells)
 
     def place(self, row: int, col: int) -> str:
         """Name a cell by its labels."""
@@ -453,18 +480,16 @@ class FrameTable(Table):
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the observed cells column by column."""
-        for col in self.codebook.coded.tolist():
-            values = self._numbers(col)
+        for col, values in self._numbers.items():
             rows = np.flatnonzero(~np.isnan(values))
             yield rows, np.full(rows.size, col), values[rows]
 
     def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> Any:
         """Return the frame with the columns replaced that had missing cells."""
         columns = []
-        for col in self.codebook.coded.tolist():
-            rows, alphabet = np.flatnonzero(np.isnan(self._numbers(col))), self.codebook[col]
-            if not rows.size:
-                continue
-            symbols = symbols_at(rows, np.full(rows.size, col))
-            columns.append(scattered(self._columns[col], rows, symbols, alphabet))
+        for col, values in self._numbers.items():
+            rows = np.flatnonzero(np.isnan(values))
+            if rows.size:
+                symbols = symbols_at(rows, np.full(rows.size, col))
+                columns.append(scattered(self._columns[col], rows, symbols, self.codebook[col]))
         return self._frame.with_columns(*columns).to_native()

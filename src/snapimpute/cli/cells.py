@@ -25,9 +25,8 @@ from snapimpute.formats import (
     write_pieces,
 )
 from snapimpute.model import Estimates
-from snapimpute.observations import Observations
 from snapimpute.operators.threads import cut
-from snapimpute.tables import MAX_FILLED_CELLS
+from snapimpute.tables import MAX_FILLED_CELLS, Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -82,9 +81,9 @@ def write(
     """Write what was asked for; how many cells were filled in, and how many are left open."""
     source = job.source
     if isinstance(source, Wide):
-        return write_whole(source, completed(source, imputer), out, kind)
+        return write_whole(source, completed(source, job.table, imputer), out, kind)
     if kind in MATRICES:
-        return write_dense(job.known, imputer, out, kind)
+        return write_dense(job.table, imputer, out, kind)
     if only is not None:
         asked: Cells = [asked_cells(only, imputer)]
     elif top is not None:
@@ -178,11 +177,14 @@ def _probability(
     return np.round(out, 4)
 
 
-def completed(source: Wide, imputer: SnapImputer) -> pl.DataFrame:
-    """The values of a wide table, filled; estimates of any numbers have six digits, as more would be made up."""
+def completed(source: Wide, table: Table, imputer: SnapImputer) -> pl.DataFrame:
+    """The values of a wide table, filled; ``table`` holds them as they were read.
+
+    Estimates of any numbers have six digits, as more would be made up.
+    """
     import polars as pl
 
-    values: pl.DataFrame = imputer.transform(source.values)
+    values: pl.DataFrame = imputer.transform(table)
     book = Codebook.of(imputer.alphabet_, imputer.n_features_in_)
     out = []
     for j, after in enumerate(values.get_columns()):
@@ -207,12 +209,12 @@ def write_whole(source: Wide, values: pl.DataFrame, out: str, kind: str) -> tupl
     return before - after, after
 
 
-def write_dense(known: Observations, imputer: SnapImputer, out: str, kind: str) -> tuple[int, int]:
+def write_dense(table: Table, imputer: SnapImputer, out: str, kind: str) -> tuple[int, int]:
     """Write the whole completed matrix of triplets as NPZ or Matrix Market."""
-    X = imputer.transform(known)
+    X = imputer.transform(table)
     left = int(np.isnan(X).sum()) if X.dtype.kind == "f" else 0
     write_array(X, out, kind)
-    return X.size - len(known) - left, left
+    return X.size - len(table.observations()) - left, left
 
 
 # -------------------------------------------------------------------- which cells

@@ -88,11 +88,11 @@ def _matched(content: Content, imputer: SnapImputer, options: Options) -> tuple[
 def _whole_rows(imputer: SnapImputer, source: Wide, out: str, kind: str) -> tuple[int, int]:
     columns = [str(name) for name in column_labels(imputer)]
     source = replace(source, values=source.values.select(columns))
-    source.observations(imputer.alphabet_)  # refuses what is no symbol, by the labels of the file
+    _, table = source.observations(imputer._model.codebook)  # refuses what is no symbol, by the labels of the file
     if kind in MATRICES and not all(dtype.is_numeric() for dtype in source.values.dtypes):
         raise ValueError(f"labels cannot be written as {kind}: choose .csv or .parquet")
     with _by_label():
-        completed = cells.completed(source, imputer)
+        completed = cells.completed(source, table, imputer)
     return cells.write_whole(source, completed, out, kind)
 
 

@@ -18,6 +18,7 @@ from snapimpute.codebook import Codebook
 from snapimpute.estimator import SnapImputer
 from snapimpute.formats import Triplets, Wide, read_file, writing
 from snapimpute.observations import Observations
+from snapimpute.tables import Table
 
 LEAST_REPORTED = 3
 """Cells of a table: one fifth of fewer is none."""
@@ -25,11 +26,11 @@ LEAST_REPORTED = 3
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A table that was read, and what its cells can hold."""
+    """A table that was read, once: how its file has it, its known cells, and the table that is fitted."""
 
     source: Wide | Triplets
     known: Observations
-    book: Codebook
+    table: Table
     read: list[tuple[str, str]]
 
     @classmethod
@@ -39,14 +40,15 @@ class Job:
         source = read_file(path, reading.options, spec)
         talk.say(read_as(source))
         if not spec.given:
-            _, book = source.observations("infer")
+            book = source.observations("infer")[1].codebook
             raise ValueError(
                 f"say what a cell can hold with --alphabet. In {source.where} was found: "
                 f"{book.describe()}; take that with "
                 f"--alphabet infer, or give all symbols, such as --alphabet 1:5"
             )
         names = source.values.columns if isinstance(source, Wide) else source.col_labels.tolist()
-        known, book = source.observations(spec.for_columns(names))
+        known, table = source.observations(spec.for_columns(names))
+        book = table.codebook
         m, n = known.shape
         found = [
             ("table", f"{m:,} rows × {n:,} columns, {len(known):,} cells known ({100 * known.density:.3g} %)"),
@@ -56,12 +58,12 @@ class Job:
             talk.say(f"{name}: {text}")
         facts = {"input": source.where, "layout": source.layout, "rows": m, "columns": n, "known": len(known)}
         talk.note(**facts, alphabet=_alphabets(book))
-        return cls(source, known, book, [*source.notes, *found])
+        return cls(source, known, table, [*source.notes, *found])
 
     @property
-    def X(self) -> Any:  # noqa: N802  as scikit-learn calls it
-        """What is fitted: a frame, or observations."""
-        return self.source.values if isinstance(self.source, Wide) else self.known
+    def book(self) -> Codebook:
+        """What the cells of each column can hold."""
+        return self.table.codebook
 
     @property
     def missing(self) -> int:
@@ -80,7 +82,7 @@ class Job:
         """Fit with progress; the second is whether that was interrupted, with the best so far kept."""
         with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
             imputer = fitting.imputer(self.book.by_column, callback=watcher.iterated, progress=watcher.tried)
-            interrupted = fit(imputer, self.X, talk)
+            interrupted = fit(imputer, self.table, talk)
         imputer.set_params(callback=None, progress=None)
         if imputer.row_labels_ is None:
             imputer.row_labels_, imputer.col_labels_ = self.known.row_labels, self.known.col_labels

@@ -14,7 +14,7 @@ from snapimpute.codebook import Codebook
 from snapimpute.formats.options import AlphabetSpec, Options, is_number
 from snapimpute.observations import Observations
 from snapimpute.operators.threads import cut
-from snapimpute.tables import NAMED_CELLS, read_table
+from snapimpute.tables import NAMED_CELLS, Table, read_table
 from snapimpute.types import Array
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Triplets:
         """Rows and columns."""
         return self.row_labels.size, self.col_labels.size
 
-    def observations(self, alphabet: Any) -> tuple[Observations, Codebook]:
-        """The known cells with their labels, and the alphabet of each column.
+    def observations(self, alphabet: Any) -> tuple[Observations, Table]:
+        """The known cells with their labels, and the table that they make.
 
         With labels as alphabet the values are their positions.
         """
@@ -77,11 +77,11 @@ class Triplets:
         )
         try:
             table = read_table(known, alphabet)
-            if not self._surely_inside(table.codebook):
-                table.check_symbols()
+            table.checked = self._surely_inside(table.codebook)
+            table.check_symbols()
         except ValueError as err:
             raise ValueError(f"{self.where}: {err}") from None
-        return known, table.codebook
+        return known, table
 
     def _with_labels(self, alphabet: Any) -> Any:
         """What to fit with: labels as an `Alphabet`, found out if there are two."""

@@ -11,7 +11,7 @@ import numpy as np
 from snapimpute.alphabet import Alphabet
 from snapimpute.formats.options import AlphabetSpec, Options, is_number, labels_of
 from snapimpute.observations import Observations
-from snapimpute.tables import NAMED_CELLS, read_table
+from snapimpute.tables import NAMED_CELLS, Table, read_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,18 +73,15 @@ class Wide:
         """The names of the columns."""
         return np.array(self.values.columns)
 
-    def observations(self, alphabet: Any) -> tuple[Observations, Any]:
-        """The known cells with their labels, and the alphabet of each column."""
+    def observations(self, alphabet: Any) -> tuple[Observations, Table]:
+        """The known cells with their labels, and the table that they were read from."""
         labels = self.row_labels
         try:
             table = read_table(self.values, alphabet, row_labels=labels)
-            found = table.observations()
+            known = table.observations()
         except ValueError as err:
             raise ValueError(f"{self.where}: {err}") from None
-        known = Observations.from_coo(
-            found.rows, found.cols, found.values, found.shape, row_labels=labels, col_labels=self.col_labels
-        )
-        return known, table.codebook
+        return known.labelled(labels, self.col_labels), table
 
     def filled(self, values: pl.DataFrame, *, typed: bool = False) -> pl.DataFrame:
         """The table as it was given, with cells that were missing taken from completed values.
