@@ -1,6 +1,7 @@
-"""How fits show themselves in a notebook: a small table as HTML that stands alone, in light and dark themes.
+"""HTML of fits for notebooks: a small table that stands alone, in light and dark themes.
 
-It reads attributes and knows no other part of the package, so that solvers and the estimator can both use it.
+It reads attributes and knows no other part of the package, so that solvers and the
+estimator can both use it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from html import escape
 from typing import Any
 
 MOST_LETTERS = 160
-"""Of a parameter or an alphabet that is shown; of longer ones the beginning."""
+"""Characters of a parameter or an alphabet that are shown; longer ones are cut."""
 
-# Colours are the notebook's own, but for a grey that can be read on white and on black.
+# Colours are those of the notebook, and a grey that is readable on white and on black.
 _CARD = (
     "display:inline-block;border:1px solid #8888;border-radius:6px;padding:.5em .8em;font-size:90%;line-height:1.4"
 )
@@ -27,7 +28,7 @@ _SCORES = {"error": (100.0, "% of the held-out cells wrong"), "mae": (1.0, "MAE"
 
 
 def html_of(imputer: Any) -> str:
-    """Say in HTML what is set in an imputer and, if it is fitted, what came of it.
+    """Return HTML with the parameters of an imputer and, if it is fitted, its results.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ def html_of(imputer: Any) -> str:
     Returns
     -------
     str
-        A fragment without scripts; whatever comes from data or parameters is escaped.
+        A fragment without scripts; text from data or parameters is escaped.
 
     Examples
     --------
@@ -52,7 +53,7 @@ def html_of(imputer: Any) -> str:
 
 
 def html_of_result(result: Any) -> str:
-    """Say in HTML what a solver was run on, how it ended, and what to do about that.
+    """Return HTML with the input of a solver run, its status, and advice.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def html_of_result(result: Any) -> str:
     Returns
     -------
     str
-        As from `html_of`.
+        A fragment, as from `html_of`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures for notebooks: of a choice, a fit, an evaluation, a table.
+"""Pictures for notebooks: of tuning, a fit, an evaluation, a table.
 
 Each function draws into the matplotlib axes that it is given, or into new ones,
 and returns them. The numbers come from `figures`, as those of the report do.
@@ -42,23 +42,23 @@ MISSING = "#e4e4e4"
 PLAIN, AWARE, BASELINE = "#5b7f95", "#c0392b", "#b8b8b8"
 RING: dict[str, Any] = {"marker": "o", "ms": 13, "mfc": "none", "mec": AWARE, "mew": 1.6, "ls": "none"}
 MOST_SHOWN = 400
-"""Rows and columns of a table that are drawn, at most: a picture has not many more points."""
+"""Rows and columns of a table that are drawn, at most: a picture has hardly more points."""
 
 MOST_TICKS, MOST_LAMS = 25, 7
 MOST_COUNTS = 12
-"""With more symbols than that, counts of a confusion are not written out."""
+"""With more symbols, the counts of a confusion are not written out."""
 
 
 # -------------------------------------------------------------------- tuning
 def plot_path(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
-    """Draw the scores on held-out cells against λ, a curve for each ξ; the pair that was chosen has a ring.
+    """Draw the scores on held-out cells against λ, a curve for each ξ, with a ring around the chosen pair.
 
-    Bars are standard errors. Curves end where tuning gave up on them.
+    Bars are standard errors. A curve ends where tuning stopped it.
 
     Parameters
     ----------
     choice : Choice or SnapImputer
-        What `tuning.choose` or `tuning.path` returned, or an imputer that tuned λ or ξ.
+        Result of `tuning.choose` or `tuning.path`, or an imputer that tuned λ or ξ.
     ax : Axes, optional
 
     Examples
@@ -122,15 +122,15 @@ def plot_surface(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
 
 # -------------------------------------------------------------------- a fit
 def plot_convergence(result: Result | SnapImputer, ax: Axes | None = None) -> Axes:
-    """Draw how far each iteration was from a stationary point, relative to ‖X‖; the title says why the run ended.
+    """Draw the distance of each iteration from a stationary point, relative to ‖X‖; the title says why the run ended.
 
-    Nothing is drawn for iterations without a certificate, such as those of a
-    continuation while λ is still coming down; the objective is, if there is none at all.
+    Iterations without a certificate are left out, such as those of a continuation
+    while λ is still coming down. Without any certificate the objective is drawn.
 
     Parameters
     ----------
     result : Result or SnapImputer
-        An imputer shows its last fit, not those of the tuning.
+        An imputer shows its last fit, not the fits of the tuning.
     ax : Axes, optional
 
     Examples
@@ -161,14 +161,14 @@ def draw_certificate(axes: Any, found: Convergence, **style: Any) -> None:
 
 # -------------------------------------------------------------------- an evaluation
 def plot_reliability(reliability: Reliability | Evaluation, ax: Axes | None = None) -> Axes:
-    """Draw how often the likeliest symbol was right against how probable it was said to be.
+    """Draw the accuracy of the likeliest symbol against its stated probability.
 
-    Points on the diagonal are right as often as they say; their size is the number of cells.
+    On the diagonal the two are equal. The size of a point is its number of cells.
 
     Parameters
     ----------
     reliability : Reliability or Evaluation
-        What `metrics.reliability` or `evaluation.evaluate` returned.
+        Result of `metrics.reliability` or `evaluation.evaluate`.
     ax : Axes, optional
 
     Examples
@@ -197,18 +197,18 @@ def plot_confusion(
     *,
     kind: int | None = None,
 ) -> Axes:
-    """Draw how often each symbol (row) became each symbol (column), shaded by its share of the row.
+    """Draw the confusion: counts of true symbols (rows) by decided symbols (columns), shaded by row.
 
     Parameters
     ----------
     found : Evaluation, or array of shape (K, K)
-        What `evaluation.evaluate` returned, or counts such as those of `metrics.confusion`.
+        Result of `evaluation.evaluate`, or counts such as those of `metrics.confusion`.
     alphabet : alphabet, optional
-        Of the counts.
+        Alphabet of the counts.
     ax : Axes, optional
     kind : int, optional
-        Where columns of an evaluation have different alphabets: which one, as a
-        position in ``found.codebook.kinds``; the first if not given.
+        If columns of an evaluation have different alphabets, the position of one in
+        ``found.codebook.kinds``; by default the first.
 
     Examples
     --------
@@ -233,14 +233,14 @@ def plot_confusion(
 
 
 def plot_scores(evaluation: Evaluation, ax: Axes | None = None) -> Axes:
-    """Draw how many hidden cells each way of filling them got right, with standard errors, the best on top.
+    """Draw the share of hidden cells that each way of filling got right, with standard errors, the best on top.
 
-    Where no column has an alphabet, the root mean squared errors.
+    Without an alphabet in any column, root mean squared errors are drawn.
 
     Parameters
     ----------
     evaluation : Evaluation
-        What `evaluation.evaluate` returned.
+        Result of `evaluation.evaluate`.
     ax : Axes, optional
 
     Examples
@@ -290,8 +290,8 @@ def plot_matrix(
 ) -> Axes:
     """Draw a table, its rows and columns in an order that shows structure; missing cells are grey.
 
-    The order is that of the leading singular vectors. Where columns have
-    different alphabets, each is shaded from its lowest to its highest symbol.
+    The leading singular vectors give the order. If columns have different
+    alphabets, each is shaded from its lowest to its highest symbol.
 
     Parameters
     ----------
@@ -300,12 +300,13 @@ def plot_matrix(
         Fitted to this table; missing cells get its symbols.
     ax : Axes, optional
     alphabet : alphabet
-        Of the table, if there is no imputer; as in `SnapImputer`.
+        Alphabet of the table, if there is no imputer; as in `SnapImputer`.
     completed : bool
-        Whether to draw what the imputer fills in. If not, it gives the order
-        alone: so a table before and after can stand side by side.
+        True draws the symbols that the imputer fills in. False uses the imputer for
+        the order alone, so that a table before and after can stand side by side.
     most : int
-        Rows and columns to draw at most; of more, an evenly spread sample is shown, and the title says so.
+        Rows and columns to draw, at most. Of a larger table an evenly spread sample
+        is shown, and the title says so.
 
     Examples
     --------
@@ -348,7 +349,7 @@ def plot_matrix(
 
 
 def _spread(positions: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """So many of the positions, evenly spread."""
+    """Take at most ``most`` of the positions, evenly spread."""
     if most < 1:
         raise ValueError(f"most must be at least 1, got {most}")
     if positions.size <= most:
@@ -357,7 +358,7 @@ def _spread(positions: NDArray[np.intp], most: int) -> NDArray[np.intp]:
 
 
 def _known(table: Table, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> tuple[Array, float]:
-    """The known cells in some rows and columns, and the share of all cells that is known."""
+    """Return the known cells in some rows and columns, and the share of known cells in the whole table."""
     out, count = np.full((rows.size, cols.size), np.nan), 0
     places = [np.full(size, -1) for size in table.shape]
     for place, picked in zip(places, (rows, cols), strict=True):
@@ -371,7 +372,7 @@ def _known(table: Table, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> tupl
 
 
 def _in_ranges(table: Array, book: Codebook, cols: NDArray[np.intp]) -> Array:
-    """Each column from 0 for its lowest symbol to 1 for its highest; by its values if it may have any."""
+    """Scale each column from 0 for its lowest symbol to 1 for its highest; by its values if it may have any."""
     out = np.full(table.shape, np.nan)
     for j, col in enumerate(cols.tolist()):
         alphabet, here = book[col], ~np.isnan(table[:, j])
@@ -383,7 +384,7 @@ def _in_ranges(table: Array, book: Codebook, cols: NDArray[np.intp]) -> Array:
 
 
 def seriation(table: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Order rows and columns by the leading singular vectors, missing cells as the mean, so that structure shows."""
+    """Order rows and columns by the leading singular vectors, with the mean for missing cells."""
     known = ~np.isnan(table)
     centred = np.where(known, table - (table[known].mean() if known.any() else 0.0), 0.0)
     U, _, Vt = np.linalg.svd(centred, full_matrices=False)
@@ -409,7 +410,7 @@ def draw_matrix(axes: Any, table: Array, alphabet: Alphabet | None, title: str) 
 
 # -------------------------------------------------------------------- shared
 def _axes(ax: Axes | None) -> Axes:
-    """The axes given, or new ones that a notebook shows."""
+    """Return the axes given, or new ones that a notebook shows."""
     if ax is not None:
         return ax
     try:

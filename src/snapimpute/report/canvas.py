@@ -1,4 +1,4 @@
-"""What all figures of a page share: colours, axes, type, and what plotly.js is given.
+"""Colours, axes and type of all figures of a page, in the form of plotly.js.
 
 Colours are names of the page's CSS variables, which its script replaces, so that the figures follow its theme.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 Figure = dict[str, Any]
-"""``data`` and ``layout`` of plotly; ``caption``; ``narrow`` and ``narrow_data``, what differs on a phone."""
+"""``data`` and ``layout`` of plotly; ``caption``; ``narrow`` and ``narrow_data``, the differences on a phone."""
 
 INK, MUTED, GRID, CARD, LINE = "var(--ink)", "var(--muted)", "var(--grid)", "var(--card)", "var(--line)"
 OURS, ROUNDING, BASELINE, GAP = "var(--ours)", "var(--rounding)", "var(--baseline)", "var(--gap)"
@@ -58,9 +58,9 @@ def figure(
     height : int
         In pixels; the width is that of the page.
     narrow, narrow_data : dict, optional
-        What differs in the layout, and in the first trace, on a phone.
+        Differences in the layout, and in the first trace, on a phone.
     **layout
-        Of plotly.
+        Layout of plotly.
     """
     base = {
         "height": height,

@@ -1,4 +1,4 @@
-"""The figures of a page, interactive: plain functions that return what plotly.js draws."""
+"""Interactive figures of a page: plain functions that return data for plotly.js."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def convergence(found: Convergence) -> Figure:
 
 # ---------------------------------------------------------------- hidden cells
 def scores(found: WayScores) -> Figure:
-    """Draw how many hidden cells each way got right, with standard errors; where no column has symbols, the error."""
+    """Draw the share of hidden cells that each way got right, with standard errors; without symbols, the error."""
     count, symbols = len(found.names), found.symbols
     colours = {"ours": OURS, "rounding": ROUNDING, "baseline": BASELINE}
     both = zip(found.values.tolist(), found.errors.tolist(), strict=True)
@@ -276,7 +276,7 @@ def scores(found: WayScores) -> Figure:
 
 
 def confusion(found: Confusion) -> Figure:
-    """Draw how often each true symbol became each symbol: colours are shares of the row."""
+    """Draw the confusion of symbols: colours are shares of the row."""
     names, table, share = found.names, found.counts, found.share
     share = np.where(np.isnan(share), 0.0, share)
     labels = [drawn(name, 16) for name in names]
@@ -315,13 +315,13 @@ def confusion(found: Confusion) -> Figure:
 
 
 def _counted(table: NDArray[np.int64], share: Array, digits: int) -> list[list[str]]:
-    """Counts and shares, to be written into cells."""
+    """Write counts and shares as texts of the cells."""
     both = zip(table.tolist(), share.tolist(), strict=True)
     return [[f"{n:,}<br>{percent(s, digits=digits)}" for n, s in zip(*row, strict=True)] for row in both]
 
 
 def _named(title: str, names: Sequence[str], **more: Any) -> tuple[Figure, Figure]:
-    """An axis with the names of symbols, on two lines if they are long, and what differs on a phone."""
+    """Return an axis with the names of symbols, on two lines if they are long, and its differences on a phone."""
     place, longest = list(range(len(names))), max(map(len, names), default=0)
     wide = {"tickvals": place, "ticktext": [wrapped(name, 14) for name in names], "showgrid": False}
     few = {"ticktext": [wrapped(name, 9) for name in names], "tickangle": -60 if longest > 3 else 0}
@@ -329,12 +329,12 @@ def _named(title: str, names: Sequence[str], **more: Any) -> tuple[Figure, Figur
 
 
 def _height(names: Sequence[str]) -> int:
-    """Of the figures of an alphabet, which stand side by side."""
+    """Choose the height of the figures of an alphabet, which stand side by side."""
     return min(max(110 + 54 * len(names), 300), 560)
 
 
 def recall(found: Confusion) -> Figure:
-    """Draw for each symbol the share of its hidden cells that got it."""
+    """Draw the recall: for each symbol the share of its hidden cells that got it."""
     names, total = found.names, found.total
     place = list(range(len(names)))
     bars = trace(
@@ -353,7 +353,7 @@ def recall(found: Confusion) -> Figure:
 
 
 def reliability(found: Reliability) -> Figure:
-    """Draw how often the likeliest symbol was right against how probable it was said to be, with counts."""
+    """Draw the accuracy of the likeliest symbol against its stated probability, with counts."""
     error = np.sqrt(found.accuracy * (1 - found.accuracy) / found.count)
     same = {"color": MUTED, "width": 1.2, "dash": "dot"}
     line = trace("scatter", mode="lines", x=[0, 100], y=[0, 100], hoverinfo="skip", line=same)
@@ -392,7 +392,7 @@ def reliability(found: Reliability) -> Figure:
 
 
 def certainty(doubts: Doubts) -> Figure:
-    """Draw how many missing cells have a symbol of each probability."""
+    """Draw the number of missing cells by the probability of their symbols."""
     middle, width = 100 * (np.arange(BINS) + 0.5) / BINS, 90 / BINS
     bars = trace("bar", x=listed(middle), y=doubts.counts.tolist(), width=width, marker={"color": OURS})
     bars["hovertemplate"] = "%{y:,} cells<extra></extra>"

@@ -1,4 +1,4 @@
-"""Figures, by matplotlib without a display. Each function writes one figure."""
+"""Figures in files, by matplotlib without a display. Each function writes one figure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def completion(
     alphabet: Alphabet,
     title: str,
 ) -> None:
-    """Draw what was known, what was filled in, how the fits converged and how often each method erred."""
+    """Draw the table before and after, the convergence of the fits and the errors of the methods."""
     order = np.ix_(*seriation(filled))
     table = np.full(known.shape, np.nan)
     table[known.rows, known.cols] = known.values
@@ -61,7 +61,7 @@ def completion(
 
 
 def reliability(path: Path, curves: Mapping[str, Reliability]) -> None:
-    """Draw how often the likeliest symbol was right against how probable it was said to be."""
+    """Draw the accuracy of the likeliest symbol against its stated probability."""
     figure = Figure(figsize=(4.5 * len(curves), 4.5), layout="constrained")
     for axes, (name, found) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True):
         plot_reliability(found, axes)

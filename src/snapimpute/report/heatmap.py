@@ -1,4 +1,4 @@
-"""The pictures of a table: what is known, what it was completed to, and how sure that is."""
+"""Pictures of a table: known, completed, and how sure that is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from snapimpute.types import Array
 Name = Callable[[int], str]
 
 MOST_TICKS, MOST_TICKS_NARROW = 40, 12
-"""Rows, or columns, whose names are written beside the cells, at most; on a phone."""
+"""Rows, or columns, with names beside the cells, at most; the second on a phone."""
 
 MOST_IN_LEGEND = 10
 """Symbols that the legend names, at most."""
@@ -32,15 +32,15 @@ VIEWS = {
 
 
 def cells(shown: Shown, book: Codebook, row_name: Name, col_name: Name) -> dict[str, Any]:
-    """Give what the page's script makes the three pictures of: compact, the text of each value only once.
+    """Return the cells from which the page's script draws the three pictures, the text of each value only once.
 
     Parameters
     ----------
     shown : Shown
     book : Codebook
-        Of all columns.
+        Alphabets of all columns.
     row_name, col_name : callable
-        Give the name of a row or column by its position.
+        Return the name of a row or column, given its position.
     """
     texts: dict[str, int] = {}
     codes = np.empty(shown.values.shape, dtype=np.intp)
@@ -61,7 +61,7 @@ def cells(shown: Shown, book: Codebook, row_name: Name, col_name: Name) -> dict[
 
 
 def _said(what: str, place: int, name: str) -> str:
-    """A name that says what it is of, if it does not do so already."""
+    """Put "row" or "column" before a name that does not say so already."""
     return name if name == f"{what} {place}" else f"{what}: {name}"
 
 
@@ -104,7 +104,7 @@ def view(name: str, shown: Shown, book: Codebook, row_name: Name, col_name: Name
 
 
 def _legend(book: Codebook, shown: Shown, *, sure: bool) -> tuple[Figure, list[list[Any]]]:
-    """The scale of colours above the table, and the colours: symbols by name where all columns have the same few."""
+    """Return the legend above the table, and its colours: by symbols if all columns have the same few."""
     kinds = {int(kind) for kind in book.which[shown.cols]}
     alphabet = book.kinds[min(kinds)] if len(kinds) == 1 else None
     colours = SURE if sure else SYMBOLS
@@ -136,7 +136,7 @@ def _legend(book: Codebook, shown: Shown, *, sure: bool) -> tuple[Figure, list[l
 
 
 def _steps(places: Array) -> tuple[Array, list[list[Any]]]:
-    """Two or three symbols get a field of one colour each: the middles of the fields, and the colours."""
+    """Give each of two or three symbols a field of one colour; return the middles of the fields, and the colours."""
     edges = np.concatenate([[0.0], (places[1:] + places[:-1]) / 2, [1.0]])
     colours = [SYMBOLS[0][1], SYMBOLS[-1][1]] if places.size == 2 else [one[1] for one in SYMBOLS]
     scale = [[float(edge), colour] for i, colour in enumerate(colours) for edge in edges[i : i + 2]]
@@ -144,8 +144,8 @@ def _steps(places: Array) -> tuple[Array, list[list[Any]]]:
 
 
 def _ticks(title: str, names: Sequence[str]) -> tuple[Figure, Figure]:
-    """Names beside the cells where there is room, and what differs on a phone."""
-    # A distance from names that are not there would put the title into the cells.
+    """Put names beside the cells if there is room; return them and the differences on a phone."""
+    # Without names, a standoff would put the title into the cells.
     hidden: Figure = {"showticklabels": False, "title": {**axis(title)["title"], "standoff": None}}
     if len(names) > MOST_TICKS:
         return hidden, {}

@@ -1,4 +1,4 @@
-"""What is shown of a completed table: some rows and columns, similar ones side by side; the least certain cells."""
+"""The part of a completed table that is drawn, similar rows side by side, and its least certain cells."""
 
 from __future__ import annotations
 
@@ -22,35 +22,36 @@ MOST_LANES = 200
 """Rows, and columns, that are drawn at most."""
 
 MOST_SCANNED = 2_000_000
-"""Missing cells that are looked at for the least certain ones, at most."""
+"""Missing cells that are searched for the least certain ones, at most."""
 
 MOST_DOUBTS = 100
 """Least certain cells that are listed."""
 
 BINS = 20
-"""Of the probability, in the count of how sure the fit is."""
+"""Equal parts of 0 to 1 in which probabilities are counted."""
 
 BLOCK_NUMBERS = 1 << 21
-"""Probabilities that are held at a time, about."""
+"""Probabilities that are held at once, about."""
 
 Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """What a fit writes into some cells.
+    """Symbols of a fit at some cells, with their probabilities.
 
     Parameters
     ----------
     symbols : array
-        The decided symbols, also where they are not sure enough to be written;
-        the estimates in columns of any numbers.
+        The decided symbols, even if too uncertain to be written; the estimates in
+        columns of any numbers.
     sure : array
-        How probable the symbol is; NaN where there are no probabilities.
+        Probability of the symbol; NaN without probabilities.
     second, second_sure : array
-        The likeliest other symbol, and how probable that is; NaN where there is none.
+        The likeliest other symbol and its probability; NaN if there is none.
     is_open : array of bool
-        Whether the cell stays missing, being less probable than ``min_confidence``.
+        True where the cell stays missing, as its symbol is less probable than
+        ``min_confidence``.
     """
 
     symbols: Array
@@ -61,19 +62,19 @@ class Filled:
 
     @classmethod
     def nothing(cls, size: int) -> Filled:
-        """So many cells of which nothing is said yet."""
+        """Make so many cells, still without symbols."""
         symbols, sure, second, second_sure = np.full((4, size), np.nan)
         return cls(symbols, sure, second, second_sure, np.zeros(size, dtype=bool))
 
     @classmethod
     def joined(cls, parts: Sequence[Filled]) -> Filled:
-        """The cells of several parts."""
+        """Join the cells of several parts."""
         parts = [cls.nothing(0), *parts]
         names = [one.name for one in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def take(self, index: Index) -> Filled:
-        """Some of the cells."""
+        """Select some of the cells."""
         return Filled(*(getattr(self, one.name)[index] for one in fields(self)))
 
 
@@ -87,15 +88,15 @@ class Shown:
         Their positions in the table.
     known : array of bool
     values : array
-        What is known, or decided.
+        Known values, or decided symbols.
     sure : array
-        How probable a decided symbol is; NaN where the cell is known or there are no probabilities.
+        Probability of a decided symbol; NaN where the cell is known, or without probabilities.
     is_open : array of bool
-        Whether the cell stays missing.
+        True where the cell stays missing.
     position : array
-        Where the value stands in the range of its own column, from 0 to 1.
+        Position of the value in the range of its own column, from 0 to 1.
     shape : (int, int)
-        Of the whole table, without columns that the fit left alone.
+        Shape of the whole table, without columns that the fit left alone.
     """
 
     rows: Index
@@ -110,18 +111,18 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Doubts:
-    """The least certain missing cells, most doubtful first, and how sure the fit is of all that were looked at.
+    """The least certain missing cells, most doubtful first, and counts of all probabilities.
 
     Parameters
     ----------
     rows, cols : array of int
     filled : Filled
     missing, scanned : int
-        Missing cells in columns with an alphabet, and those of them that were looked at.
+        Number of missing cells in columns with an alphabet, and of those that were searched.
     left_open : int
-        Those of them that stay missing.
+        Number of searched cells that stay missing.
     counts : array of int
-        How many of them have a probability in each of `BINS` equal parts of 0 to 1.
+        Searched cells with a probability in each of `BINS` equal parts of 0 to 1.
     """
 
     rows: Index
@@ -134,7 +135,7 @@ class Doubts:
 
 
 def alphabets(imputer: SnapImputer) -> Codebook:
-    """The alphabets of the columns; -1 for columns that the fit left alone."""
+    """Return the alphabets of the columns; -1 for columns that the fit left alone."""
     book = Codebook.of(imputer.alphabet_, imputer.right_.shape[0])
     if imputer.continuous == "passthrough":
         return Codebook(book.kinds, np.where(book.discrete, book.which, -1))
@@ -142,7 +143,7 @@ def alphabets(imputer: SnapImputer) -> Codebook:
 
 
 def fill(imputer: SnapImputer, book: Codebook, rows: Index, cols: Index) -> Filled:
-    """Say what a fit writes into cells, how probable that is, and what comes second.
+    """Decide the symbols of cells, with their probabilities and the runners-up.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ def fill(imputer: SnapImputer, book: Codebook, rows: Index, cols: Index) -> Fill
 def _fill_some(
     imputer: SnapImputer, alphabet: Alphabet | None, rows: Index, cols: Index, some: Index, out: Filled
 ) -> None:
-    """Fill in what is said of some cells, all in columns of one kind."""
+    """Fill in some cells, all in columns of one kind."""
     if alphabet is None or imputer.decide == "nearest":
         estimate = imputer.predict_mean(rows[some], cols[some])
         out.symbols[some] = estimate if alphabet is None else alphabet.snap(estimate)
@@ -224,13 +225,13 @@ def show(imputer: SnapImputer, observations: Observations, *, most: int = MOST_L
 
 
 def most_observed(counts: NDArray[Any], lanes: Index, most: int) -> Index:
-    """Those of some rows or columns that have the most observed cells, in their order; of equals the first."""
+    """Pick the rows or columns with the most observed cells, in their order; of equals the first."""
     order = np.argsort(-counts[lanes], kind="stable")[:most]
     return np.sort(lanes[order])
 
 
 def _observed(observations: Observations, rows: Index, cols: Index) -> Array:
-    """The observed values of a part of the table, NaN elsewhere."""
+    """Return the observed values of a part of the table, NaN elsewhere."""
     m, n = observations.shape
     row, col = _places(rows, m)[observations.rows], _places(cols, n)[observations.cols]
     inside = (row >= 0) & (col >= 0)
@@ -240,14 +241,14 @@ def _observed(observations: Observations, rows: Index, cols: Index) -> Array:
 
 
 def _places(chosen: Index, size: int) -> Index:
-    """For each row, or column, where it stands among the chosen ones; -1 if it does not."""
+    """Return the position of each row, or column, among the chosen ones; -1 if it is not chosen."""
     place = np.full(size, -1, dtype=np.intp)
     place[chosen] = np.arange(chosen.size)
     return place
 
 
 def positions(values: Array, observations: Observations, book: Codebook, cols: Index) -> Array:
-    """Where values stand in the range of their columns, from 0 to 1: of the alphabet, or of what was observed."""
+    """Place values in the range of their columns, from 0 to 1: that of the alphabet, or of the observed values."""
     low, high = np.full(cols.size, np.inf), np.full(cols.size, -np.inf)
     free = np.flatnonzero(~book.discrete[cols])
     if free.size:
@@ -259,7 +260,7 @@ def positions(values: Array, observations: Observations, book: Codebook, cols: I
         alphabet = book[col]
         if alphabet is not None:
             low[j], high[j] = alphabet.symbols[[0, -1]]
-        elif low[j] > high[j]:  # nothing was observed there
+        elif low[j] > high[j]:  # no value was observed there
             low[j], high[j] = values[:, j].min(), values[:, j].max()
     wide = high > low
     out: Array = np.where(wide, (values - low) / np.where(wide, high - low, 1.0), 0.5)
@@ -269,7 +270,7 @@ def positions(values: Array, observations: Observations, book: Codebook, cols: I
 def leaf_order(points: Array) -> Index:
     """Order rows by hierarchical clustering (average linkage), the leaves turned so that neighbours are alike.
 
-    Of the two directions the one that begins with the earlier row is taken.
+    The direction is the one that begins with the earlier row.
 
     Examples
     --------
@@ -278,7 +279,7 @@ def leaf_order(points: Array) -> Index:
     """
     if points.shape[0] < 3:
         return np.arange(points.shape[0])
-    # Of the distances: points that look like a matrix of distances would make scipy warn.
+    # Distances are given, as scipy warns of points that look like a matrix of distances.
     order = np.asarray(leaves_list(linkage(pdist(points), "average", optimal_ordering=True)), dtype=np.intp)
     return order if order[0] < order[-1] else order[::-1]
 
@@ -286,7 +287,7 @@ def leaf_order(points: Array) -> Index:
 def missing_cells(
     observations: Observations, cols: Index, *, most: int = MOST_SCANNED, seed: int = 0
 ) -> tuple[Index, Index, int]:
-    """Give the missing cells of some columns, row by row, or a sample spread evenly over them, and their number.
+    """List the missing cells of some columns, row by row, or a sample spread evenly over them, and count them.
 
     Parameters
     ----------
@@ -316,7 +317,7 @@ def missing_cells(
 
 
 def _spread(total: int, size: int, seed: int) -> NDArray[np.int64]:
-    """One number from each of so many equal parts of 0, …, total − 1: no array of all of them is ever made."""
+    """Draw a number from each of ``size`` equal parts of 0, …, total − 1, without an array of all."""
     whole, rest = divmod(total, size)
     part = np.arange(size + 1)
     begin = part * whole + np.minimum(part, rest)
@@ -331,7 +332,7 @@ def least_certain(
     most: int = MOST_SCANNED,
     seed: int = 0,
 ) -> Doubts | None:
-    """Find the missing cells whose symbols are least probable; None where there are no probabilities.
+    """Find the missing cells with the least probable symbols; None without probabilities.
 
     Parameters
     ----------
@@ -339,11 +340,11 @@ def least_certain(
         Fitted to the observations.
     observations : Observations
     count : int
-        Cells to give, at most.
+        Cells to return, at most.
     most : int
-        Missing cells to look at, at most; of more a sample is drawn.
+        Missing cells to search, at most; of more a sample is drawn.
     seed : int
-        Of the sample.
+        Seed of the sample.
     """
     book = alphabets(imputer)
     discrete = np.flatnonzero(book.discrete)

@@ -1,4 +1,4 @@
-"""The report of a completion: one page that holds all it needs, and loads nothing."""
+"""Report of a completion: a page that contains all it needs, and loads nothing."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def write_report(
     imputer : SnapImputer
         Fitted to the observations.
     observations : Observations
-        What is known, as symbols, with the labels of rows and columns if there are any.
+        The known cells, as symbols, with labels of rows and columns if there are any.
     evaluation : Evaluation
-        What became of hidden cells, from `evaluation.check` or `evaluation.evaluate`.
+        Scores on hidden cells, from `evaluation.check` or `evaluation.evaluate`.
     read : sequence of (str, str)
-        What was read: names and texts, shown in that order.
+        Names and texts about the input, shown in that order.
     settings : mapping
-        What it takes to do the same again. "command" and "python" are shown as
-        code; others, such as "versions" and "seed", are listed.
+        Everything needed to repeat the fit. "command" and "python" are shown as code;
+        others, such as "versions" and "seed", are listed.
     title : str
 
     Raises
@@ -110,7 +110,7 @@ def render(
 
 
 def script_json(value: Any) -> str:
-    r"""Return JSON that can stand in a script element: nothing in it can end that, or begin a comment.
+    r"""Return JSON for a script element: nothing in it can end the element, or begin a comment.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def script_json(value: Any) -> str:
 
 
 def _as_read(script: str) -> str:
-    """A script as a browser reads it from a page: its hash is taken of that."""
+    """Return a script as a browser reads it from a page, which is the text to hash."""
     return script.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script")
 
 

@@ -1,4 +1,4 @@
-"""What each section of a page says: text, tables and figures, ready for the template."""
+"""Sections of a page: text, tables and figures, ready for the template."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from snapimpute.report.words import NOTHING, namer, number, percent, plural, poi
 from snapimpute.tuning import Choice, Verdict
 
 MOST_KINDS = 30
-"""Kinds of columns that the confusion is shown of, at most."""
+"""Kinds of columns whose confusion is shown, at most."""
 
 MOST_SYMBOLS = 40
-"""Symbols of an alphabet that the confusion is shown of, at most."""
+"""Symbols of an alphabet whose confusion is shown, at most."""
 
 MOST_TABLED = 12
-"""Symbols of an alphabet whose confusion is written as a table, too, at most."""
+"""Symbols of an alphabet whose confusion is also written as a table, at most."""
 
 Text = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a page says, by section, and its figures, by name.
+    """Content of a page: text by section, figures by name.
 
     Parameters
     ----------
     text : dict
-        For the template.
+        Values for the template, by section.
     figures : dict of Figure
     cells : dict
-        Of the pictures of the table; see `heatmap.cells`.
+        Cells of the pictures of the table; see `heatmap.cells`.
     """
 
     text: Text
@@ -58,7 +58,7 @@ def content(
     read: Sequence[tuple[str, str]],
     settings: Mapping[str, Any],
 ) -> Content:
-    """Put together what a page says; parameters as in `page.write_report`."""
+    """Put together the content of a page; parameters as in `page.write_report`."""
     shape = imputer.left_.shape[0], imputer.right_.shape[0]
     if observations.shape != shape:
         raise ValueError(
@@ -134,7 +134,7 @@ def _against(evaluation: Evaluation, way: Way) -> Text:
 
 
 def _left_open(evaluation: Evaluation) -> str:
-    """What to say of hidden cells that stay open, which count as wrong."""
+    """Describe the hidden cells that stay open, which count as wrong."""
     discrete = evaluation.codebook.discrete[evaluation.hidden.cols]
     is_open = np.isnan(evaluation.ours.symbols[discrete])
     if not is_open.any():

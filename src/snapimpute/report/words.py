@@ -16,7 +16,7 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.types import Array
 
 NOTHING = "–"
-"""For a number that there is none of."""
+"""Stands for a number that does not exist."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -49,7 +49,7 @@ def points(gain: float, error: float) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits that count; whole ones in full.
+    """Return a number with ``digits`` significant digits; whole numbers in full.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def plural(count: int, one: str) -> str:
-    """Return a count and what is counted.
+    """Return a count with its noun.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def plural(count: int, one: str) -> str:
 
 
 def symbol(alphabet: Alphabet | None, value: float) -> str:
-    """Return what a cell holds: the label or the number of a symbol, or any number.
+    """Return the text of a cell: the label or the number of a symbol, or any number.
 
     Examples
     --------
@@ -100,10 +100,10 @@ def namer(labels: NDArray[Any] | None, what: str) -> Callable[[int], str]:
 
 
 def drawn(text: str, most: int = 28) -> str:
-    """Return text for a figure: on one line, not too long, nothing in it that plotly would take for markup.
+    """Return text for a figure: one line, not too long, without markup that plotly would read.
 
-    Plotly reads a few tags and entities in its labels, and of the entities not
-    those of quotes, which are harmless there.
+    Plotly reads a few tags and entities in its labels, but not the entities of
+    quotes, which are harmless there.
 
     Examples
     --------
