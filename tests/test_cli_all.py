@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from snapimpute.cli import reproduce
 from snapimpute.cli.app import app
-from snapimpute.cli.studies import Desk
+from snapimpute.cli.studies import StudyRunner
 from snapimpute.datasets import DatasetUnavailable
 from snapimpute.experiments import claims, index_coding, links, paper, peers, systems
 
@@ -26,7 +26,7 @@ def unavailable() -> Any:
 @pytest.fixture
 def studies(small_ratings, monkeypatch) -> None:
     """Everything small, and in this process: another one would not see what is replaced here."""
-    monkeypatch.setattr(Desk, "_spread", lambda desk, rest: [job.work() for job in rest])
+    monkeypatch.setattr(StudyRunner, "_spread", lambda runner, rest: [job.work() for job in rest])
     monkeypatch.setattr(reproduce, "movielens_100k", lambda: small_ratings)
     monkeypatch.setattr(claims, "growth", lambda: {"plain": [1.0, 2.0, 4.0], "discrete-aware": [1.0, 4.0, 16.0]})
     monkeypatch.setattr(

@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 import snapimpute.penalties
 from snapimpute.alphabet import Alphabet
 from snapimpute.cli.app import app
-from snapimpute.cli.studies import Desk
+from snapimpute.cli.studies import StudyRunner
 from snapimpute.datasets import Dataset, low_rank_alphabet
 from snapimpute.experiments import gallery, recovery, systems
 from snapimpute.experiments.comparison import Method
@@ -87,13 +87,13 @@ def run_twice(out: Path, *arguments: str) -> Runs:
     """Run a command twice in this process: others would not see what a test has replaced."""
     runs = Runs(out, [], [], [])
 
-    def spread(desk: Desk, rest: Sequence[Job]) -> None:
+    def spread(runner: StudyRunner, rest: Sequence[Job]) -> None:
         runs.worked.append([job.unit for job in rest])
         for job in rest:
             job.work()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Desk, "_spread", spread)
+        patch.setattr(StudyRunner, "_spread", spread)
         for _ in range(2):
             runs.results.append(run(*arguments, "--out", str(out)))
             runs.files.append({str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()})
@@ -206,7 +206,7 @@ def test_systems_goes_on_where_it_was(compared):
 @pytest.fixture
 def nothing_runs(monkeypatch) -> None:
     """A command that should refuse fails at once if it goes on."""
-    monkeypatch.setattr(Desk, "_spread", lambda desk, rest: pytest.fail(f"{len(rest)} units were run"))
+    monkeypatch.setattr(StudyRunner, "_spread", lambda runner, rest: pytest.fail(f"{len(rest)} units were run"))
 
 
 @pytest.mark.parametrize(
@@ -237,11 +237,11 @@ def test_without_names_all_are_run(tmp_path, monkeypatch):
     """Without --source and --quick every source is run at every share, with the seeds asked for."""
     handed = []
 
-    def stop(desk: Desk, rest: Sequence[Job]) -> None:
-        handed.append((desk.jobs, rest))
+    def stop(runner: StudyRunner, rest: Sequence[Job]) -> None:
+        handed.append((runner.jobs, rest))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Desk, "_spread", stop)
+    monkeypatch.setattr(StudyRunner, "_spread", stop)
     run("recovery", "--seeds", "3", "--jobs", "2", "--out", str(tmp_path))
     ((jobs, rest),) = handed
     assert jobs == 2
@@ -294,9 +294,9 @@ def trivial(tmp_path, monkeypatch) -> Iterator[Any]:
 
 
 def spread(jobs: int) -> Any:
-    desk = Desk(Path(), jobs)
-    desk.console = Console(file=io.StringIO())
-    return desk._spread
+    runner = StudyRunner(Path(), jobs)
+    runner.console = Console(file=io.StringIO())
+    return runner._spread
 
 
 def test_units_are_spread_over_processes(trivial, tmp_path):
@@ -350,10 +350,10 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
 
 def test_without_units_nothing_is_started(tmp_path):
     """No process and no empty bar where all is done, or no data could be had."""
-    desk = Desk(tmp_path, 2)
-    desk.console = Console(file=io.StringIO())
-    desk._spread([])
-    assert desk.console.file.getvalue() == ""
+    runner = StudyRunner(tmp_path, 2)
+    runner.console = Console(file=io.StringIO())
+    runner._spread([])
+    assert runner.console.file.getvalue() == ""
 
 
 # ---------------------------------------------------------------- pictures

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from snapimpute.cli.studies import CORES, Desk, known, units
+from snapimpute.cli.studies import CORES, StudyRunner, known, units
 from snapimpute.datasets import movielens_100k
 from snapimpute.experiments import claims as claiming
 from snapimpute.experiments import gallery, index_coding, paper, peers
@@ -42,41 +42,41 @@ def fig1(
     jobs: Jobs = CORES,
 ) -> None:
     """The paper's Figure 1: NMSE against the share of MovieLens-100k that is observed, with controls."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     asked = known(method, paper.QUICK if quick else [*paper.BASELINES, *paper.METHODS], "--method")
-    scores = _paper_scores(desk, seeds, asked, quick)
+    scores = _paper_scores(runner, seeds, asked, quick)
     lines = paper.summarise(scores)
-    desk.write("fig1", paper.as_markdown(lines), scores, without="curve")
+    runner.write("fig1", paper.as_markdown(lines), scores, without="curve")
     from snapimpute.experiments import curves
 
     for on_test, name in ((False, "held-out"), (True, "best-on-test")):
         drawn = [line for line in lines if line.on_test == on_test]
         if drawn:
-            curves.shares(desk.picture(f"fig1-{name}"), drawn, paper.TITLES[on_test])
+            curves.shares(runner.picture(f"fig1-{name}"), drawn, paper.TITLES[on_test])
 
 
-def _paper_scores(desk: Desk, seeds: int, asked: list[str], quick: bool) -> list[paper.Score]:
+def _paper_scores(runner: StudyRunner, seeds: int, asked: list[str], quick: bool) -> list[paper.Score]:
     shares = paper.OTHER_SHARES[:2] if quick else paper.SHARES
     wanted: dict[Unit, Mapping[str, str]] = {
         ("movielens", share, seed): paper.prints(share, asked, on_test=not quick)
         for seed in range(1 if quick else seeds)
         for share in shares
     }
-    return desk.collect("fig1", paper.run_unit, paper.Score, wanted)
+    return runner.collect("fig1", paper.run_unit, paper.Score, wanted)
 
 
 @reproduce.command()
 def fig2(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """The paper's Figure 2: NMSE against iterations, 20 % of MovieLens-100k observed."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     from snapimpute.experiments import curves
 
     own = [label for label, method in paper.METHODS.items() if method.kind == "paper" or label in curves.LEVELS]
     asked = [label for label in (*paper.BASELINES, *own) if not quick or label in paper.QUICK]
     codes = paper.prints(paper.FEW, asked, on_test=False)
     wanted = {("movielens", paper.FEW, seed): codes for seed in range(1 if quick else seeds)}
-    scores = desk.collect("fig1", paper.run_unit, paper.Score, wanted)
-    desk.tidy(
+    scores = runner.collect("fig1", paper.run_unit, paper.Score, wanted)
+    runner.tidy(
         "fig2",
         [
             {"method": one.method, "seed": one.seed, "iteration": i, "nmse": nmse}
@@ -87,18 +87,18 @@ def fig2(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CO
     for one in scores:
         if one.curve:
             after = paper.count_in_words(paper.settled(one.curve), len(one.curve))
-            desk.say(f"{one.method}, seed {one.seed}: NMSE {one.nmse:.4f}, settled after {after} iterations")
+            runner.say(f"{one.method}, seed {one.seed}: NMSE {one.nmse:.4f}, settled after {after} iterations")
     title = f"MovieLens-100k, {100 * paper.FEW:g} % observed, tuned on held-out ratings"
-    curves.iterations(desk.picture("fig2"), scores, title)
+    curves.iterations(runner.picture("fig2"), scores, title)
 
 
 @reproduce.command()
 def claims(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """Set each statement of the paper about its method beside a measurement."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     asked = list(paper.QUICK) if quick else [*paper.BASELINES, *paper.METHODS]
-    found = claiming.claims(_paper_scores(desk, seeds, asked, quick))
-    desk.write("claims", claiming.as_markdown(found), found)
+    found = claiming.claims(_paper_scores(runner, seeds, asked, quick))
+    runner.write("claims", claiming.as_markdown(found), found)
 
 
 # ---------------------------------------------------------------- applications
@@ -111,23 +111,23 @@ def links(
     jobs: Jobs = CORES,
 ) -> None:
     """Hidden links and non-links of networks, against degrees, common neighbours and spectral scores."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     asked = known(data, ["karate"] if quick else linking.DATA, "--data")
-    chosen = desk.available({name: linking.DATA[name][0] for name in asked})
+    chosen = runner.available({name: linking.DATA[name][0] for name in asked})
     wanted = {unit: linking.prints(unit[0]) for unit in units(linking.DATA, chosen, 1 if quick else seeds)}
-    scores = desk.collect("links", linking.run_unit, linking.Score, wanted)
+    scores = runner.collect("links", linking.run_unit, linking.Score, wanted)
     if scores:
-        desk.write("links", linking.as_markdown(scores), scores)
+        runner.write("links", linking.as_markdown(scores), scores)
 
 
 @reproduce.command()
 def index(out: Out = OUT, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """Index coding as completion of least rank: what is broadcast, and how each receiver decodes."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     names = list(index_coding.INSTANCES)
     wanted = {(name, 1.0, 0): index_coding.prints(name) for name in (names[:4] if quick else names)}
-    scores = desk.collect("index", index_coding.run_unit, index_coding.Score, wanted)
-    desk.write("index", index_coding.as_markdown(scores), scores, without="broadcasts")
+    scores = runner.collect("index", index_coding.run_unit, index_coding.Score, wanted)
+    runner.write("index", index_coding.as_markdown(scores), scores, without="broadcasts")
 
 
 @reproduce.command()
@@ -140,43 +140,43 @@ def systems(
     jobs: Jobs = CORES,
 ) -> None:
     """Votes, survey answers, genotypes, ratings: other systems for finite alphabets beside ours, same splits."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     asked = known(system, comparing.QUICK if quick else comparing.SYSTEMS, "--system")
     named = known(data, ["senate"] if quick else comparing.DATA, "--data")
-    chosen = desk.available({name: comparing.DATA[name][0] for name in named})
+    chosen = runner.available({name: comparing.DATA[name][0] for name in named})
     named_units = units(comparing.DATA, chosen, 1 if quick else seeds, most=1 if quick else None)
     wanted = {
         unit: {one: code for one, code in comparing.prints(unit[0]).items() if one in asked} for unit in named_units
     }
-    scores = desk.collect("systems", comparing.run_unit, comparing.Score, wanted)
+    scores = runner.collect("systems", comparing.run_unit, comparing.Score, wanted)
     if scores:
-        desk.write("systems", comparing.as_markdown(scores), scores)
+        runner.write("systems", comparing.as_markdown(scores), scores)
 
 
 @reproduce.command("peers")
 def others(out: Out = OUT, seeds: Seeds = 3, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """Other packages on the same splits of MovieLens-100k, each in an environment of its own, beside ours."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     wanted = {
         ("movielens", share, seed): peers.prints()
         for share in (peers.SHARES[:1] if quick else peers.SHARES)
         for seed in range(1 if quick else seeds)
     }
-    scores = desk.collect("peers", peers.run_unit, peers.Score, wanted)
-    desk.write("peers", peers.as_markdown(scores), scores)
+    scores = runner.collect("peers", peers.run_unit, peers.Score, wanted)
+    runner.write("peers", peers.as_markdown(scores), scores)
 
 
 @reproduce.command()
 def ranking(out: Out = OUT, seeds: Seeds = 3, jobs: Jobs = CORES) -> None:
     """All on the same splits of MovieLens-100k, the best first: the paper's methods, controls, other packages."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     every = [*paper.BASELINES, *paper.METHODS]
     splits = [("movielens", share, seed) for share in paper.OTHER_SHARES for seed in range(seeds)]
     ours = {unit: paper.prints(unit[1], every, on_test=False) for unit in splits}
-    own = desk.collect("fig1", paper.run_unit, paper.Score, ours)
-    theirs = desk.collect("peers", peers.run_unit, peers.Score, dict.fromkeys(splits, peers.prints()))
+    own = runner.collect("fig1", paper.run_unit, paper.Score, ours)
+    theirs = runner.collect("peers", peers.run_unit, peers.Score, dict.fromkeys(splits, peers.prints()))
     places = ranked.rank(own, theirs)
-    desk.write("ranking", ranked.as_markdown(places), places)
+    runner.write("ranking", ranked.as_markdown(places), places)
 
 
 # ---------------------------------------------------------------- further studies
@@ -189,20 +189,20 @@ def recovery(
     jobs: Jobs = CORES,
 ) -> None:
     """Exact recovery and error against the share observed, with and without each discrete penalty."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     sources = known(source, recovering.SOURCES, "--source")
     shares = recovering.SHARES[1:3] if quick else recovering.SHARES
     table = dict.fromkeys(sources, (None, shares))
     wanted = dict.fromkeys(units(table, sources, 2 if quick else seeds), recovering.prints())
-    scores = desk.collect("recovery", recovering.run_unit, recovering.Score, wanted)
+    scores = runner.collect("recovery", recovering.run_unit, recovering.Score, wanted)
     lines = recovering.summarise(scores)
-    desk.write("recovery", recovering.as_markdown(lines), lines)
+    runner.write("recovery", recovering.as_markdown(lines), lines)
     from snapimpute.report import study_figures
 
-    study_figures.recovery(desk.picture("recovery"), lines)
+    study_figures.recovery(runner.picture("recovery"), lines)
     for name in sources:
         for share in shares:
-            desk.say(recovering.verdict(lines, name, share))
+            runner.say(recovering.verdict(lines, name, share))
 
 
 @reproduce.command()
@@ -219,9 +219,9 @@ def penalties(out: Annotated[Path, typer.Option(help="Folder for the pictures.")
 @reproduce.command("all")
 def everything(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Jobs = CORES) -> None:
     """The paper's evaluation: figures, claims, applications and peers, and a page that holds them all."""
-    desk = Desk(out, jobs)
+    runner = StudyRunner(out, jobs)
     few = min(seeds, FEW)
-    ratings = desk.available({"MovieLens-100k": movielens_100k})
+    ratings = runner.available({"MovieLens-100k": movielens_100k})
     if ratings:
         fig1(out, seeds, None, quick, jobs)
         fig2(out, seeds, quick, jobs)
@@ -230,14 +230,14 @@ def everything(out: Out = OUT, seeds: Seeds = 5, quick: Quick = False, jobs: Job
     links(out, few, None, quick, jobs)
     index(out, quick, jobs)
     if quick:
-        desk.say("Peers are left out with --quick: `snapimpute reproduce peers` runs them.")
+        runner.say("Peers are left out with --quick: `snapimpute reproduce peers` runs them.")
     elif ratings:
         others(out, few, quick, jobs)
         ranking(out, few, jobs)
     split = "seed 0" if quick else f"seeds 0 to {seeds - 1} (figures, claims), 0 to {few - 1} (all else)"
-    page = _page(out, desk.about(split))
+    page = _page(out, runner.about(split))
     write_atomically(out / "results.md", page.encode())
-    desk.say(f"All together: {out / 'results.md'}")
+    runner.say(f"All together: {out / 'results.md'}")
 
 
 PAGE = {

@@ -33,7 +33,7 @@ POLL = 1.0
 PACKAGES = ("snapimpute", "numpy", "scipy", "numba", "scikit-learn")
 
 
-class Desk:
+class StudyRunner:
     """A folder for results, a console to show them on, and processes to make them in.
 
     Scores are kept in a folder of their own, one for each study, so that a study
