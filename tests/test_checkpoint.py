@@ -435,14 +435,14 @@ class Own(SoftImpute):
     """A solver that is not in the list."""
 
     def init(self, problem: si.Problem, x0: si.LowRank, context: Context) -> OwnState:
-        return OwnState(x0, problem.at_observed(x0), 0, np.inf, np.inf, np.ones((2, 3)).T)
+        return OwnState(x=x0, x_observed=problem.at_observed(x0), velocity=np.ones((2, 3)).T)
 
 
 class Silent(Own):
     """One that does not say what its state is."""
 
     def init(self, problem, x0, context):
-        return HiddenState(x0, problem.at_observed(x0), 0, np.inf, np.inf, 1.0)
+        return HiddenState(x=x0, x_observed=problem.at_observed(x0), velocity=1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -807,7 +807,7 @@ def test_what_cannot_be_told_apart_is_refused(value):
 def test_another_problem_is_refused(name, tmp_path):
     """A file of another problem is refused, and the part that differs is named with both values."""
     problem, part = PROBLEMS[name]
-    state = State(si.LowRank.zeros(SMALL), np.zeros(len(OBSERVED)), 0, 1.0, 1.0)
+    state = State(x=si.LowRank.zeros(SMALL), x_observed=np.zeros(len(OBSERVED)), change=1.0, certificate=1.0)
     Checkpoint(tmp_path / "a").begin(base_problem(), FPC(), SETTINGS).save(of_state(state))
     refused(
         Checkpoint(tmp_path / "a").begin(problem, FPC(), SETTINGS), "belongs to another problem", f"{part} differs ("
@@ -870,7 +870,7 @@ problem = si.Problem(si.Observations.from_dense(np.eye(3)), si.Nuclear(1.0))
 keeper = Checkpoint(sys.argv[1]).begin(problem, si.solvers.APG(), {})
 x = si.LowRank.zeros((3, 3))
 for k in itertools.count():
-    state = State(x, np.zeros(9), k, 1.0, 1.0)
+    state = State(x=x, x_observed=np.zeros(9), iteration=k, change=1.0, certificate=1.0)
     keeper.save(Saved(state, [], 0.0, 0.0, -1, x, memory={"all": np.full(200_000, float(k))}))
     if k == 2:
         print("begun", flush=True)

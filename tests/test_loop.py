@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,14 +42,15 @@ class Scripted(Solver[State]):
     objective_name: ClassVar[Any] = "E"
 
     def init(self, problem: si.Problem, x0: si.LowRank, context: Context) -> State:
-        return State(x0, problem.at_observed(x0), 0, np.inf, np.inf)
+        return State(x=x0, x_observed=problem.at_observed(x0))
 
     def step(self, problem: si.Problem, state: State, context: Context) -> State:
         value = self.values[state.iteration]
         if isinstance(value, BaseException):
             raise value
         x = constant(value)
-        return State(x, problem.at_observed(x), state.iteration + 1, 1.0, 1.0)
+        observed = problem.at_observed(x)
+        return State(x=x, x_observed=observed, iteration=state.iteration + 1, change=1.0, certificate=1.0)
 
 
 def run(solver: Solver[Any] | str, **options: Any) -> Result:
@@ -323,8 +324,7 @@ class Gaps(Scripted):
     measures: ClassVar[str] = "gap"
 
     def step(self, problem: si.Problem, state: State, context: Context) -> GapState:
-        s = super().step(problem, state, context)
-        return GapState(s.x, s.x_observed, s.iteration, s.change, s.certificate, gap=self.gaps[state.iteration])
+        return GapState.extending(super().step(problem, state, context), gap=self.gaps[state.iteration])
 
 
 def test_own_measure_decides_and_is_named():
@@ -641,3 +641,21 @@ def test_solvers_are_values(name):
     assert solver == SOLVERS[name]()
     with pytest.raises(AttributeError):
         solver.accuracy = 1.0
+
+
+def _below(kind: type) -> list[type]:
+    return [kind, *(one for child in kind.__subclasses__() for one in _below(child))]
+
+
+@pytest.mark.parametrize("kind", [one for one in _below(State) if one.__module__.startswith("snapimpute.")], ids=repr)
+def test_fields_of_states_are_given_by_name(kind):
+    """No state of ours can be built by position: five numbers in a row tell nobody what they are."""
+    assert all(one.kw_only for one in fields(kind))
+
+
+def test_a_state_extends_another():
+    """The fields of the other state are taken over as they are, but for those that are given."""
+    problem = toy()
+    base = State(x=constant(1.0), x_observed=problem.at_observed(constant(1.0)), iteration=3, change=0.5)
+    after = GapState.extending(base, gap=2.0, change=0.25)
+    assert (after.x is base.x, after.iteration, after.change, after.gap) == (True, 3, 0.25, 2.0)

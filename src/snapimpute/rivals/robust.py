@@ -116,7 +116,7 @@ class RobustDiscrete(DiscreteModel):
         return decided
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SymbolState(State):
     """Adds Z as positions in the alphabet, the multiplier Y, the next μ, ‖Z − W‖/‖Z‖, and ‖P_Ω(Z − O)‖₁.
 
@@ -126,9 +126,9 @@ class SymbolState(State):
     codes: Codes
     multiplier: Array
     mu: float
-    residual: float
-    misfit: float
-    subspace: Array | None
+    residual: float = math.inf
+    misfit: float = 0.0
+    subspace: Array | None = None
 
     @property
     def measure(self) -> float:
@@ -196,8 +196,9 @@ class SymbolSplitting(Solver[SymbolState]):
         if mu is None:
             sigma = float(partial_svd(Dense(Z), 1, tol=1e-3 * size, rng=context.rng(0)).x.s[0])
             mu = problem.spectral.lam / (FIRST_SHARE * (sigma or 1.0))
-        zero = np.zeros(problem.shape)
-        return SymbolState(x0, problem.at_observed(x0), 0, np.inf, np.inf, codes, zero, mu, np.inf, 0.0, None)
+        return SymbolState(
+            x=x0, x_observed=problem.at_observed(x0), codes=codes, multiplier=np.zeros(problem.shape), mu=mu
+        )
 
     def step(self, problem: Problem, state: SymbolState, context: Context) -> SymbolState:
         """W, then Z, then the multiplier."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -122,11 +122,11 @@ class ThresholdCompletion(DiscreteModel):
         return self.symbols(rows, cols)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ThresholdState(RecentState):
     """Adds the thresholds."""
 
-    thresholds: Array = field(default_factory=lambda: np.zeros(0))
+    thresholds: Array
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,7 @@ class AlternatingThresholds(NIAPG):
     def _with_thresholds(problem: Problem, state: RecentState) -> ThresholdState:
         thresholds = best_thresholds(state.x_observed, problem.targets)
         terms = replace(problem, loss=Thresholds(thresholds)).terms(state.x, state.x_observed)
-        shared = {f.name: getattr(state, f.name) for f in fields(RecentState)}
-        shared |= {"terms": terms, "recent": (terms.objective,)}
-        return ThresholdState(**shared, thresholds=thresholds)
+        return ThresholdState.extending(state, terms=terms, recent=(terms.objective,), thresholds=thresholds)
 
     def extras(self, state: ThresholdState) -> dict[str, Any]:  # type: ignore[override]
         """The thresholds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ DEFAULT_RANK = 50
 
 
 @stored("state als", *fields_of(State), "left", "scale")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ALSState(State):
     """Adds the left factor A = left·diag(scale) that the next half-step holds fixed."""
 
@@ -73,7 +73,7 @@ class ALS(Solver[ALSState]):
         left = np.linalg.qr(np.hstack([x.U, random])).Q
         left[:, : x.rank] = x.U
         scale = np.concatenate([np.sqrt(x.s), np.ones(rank - x.rank)])
-        return ALSState(x, problem.at_observed(x), 0, np.inf, np.inf, left, scale)
+        return ALSState(x=x, x_observed=problem.at_observed(x), left=left, scale=scale)
 
     def step(self, problem: Problem, state: ALSState, context: Context) -> ALSState:
         """Fit B given A, then A given B, each by ridge regression on the imputed matrix."""
@@ -82,11 +82,16 @@ class ALS(Solver[ALSState]):
         observed = problem.at_observed(middle)
         right, scale = middle.V, np.sqrt(middle.s)
         x = self._half(problem, middle, observed, right, scale, lam, transposed=False)
-        change = x.distance(state.x)
-        # Stationary in the factors means that neither half-step moves X.
-        moved = math.hypot(middle.distance(state.x), x.distance(middle))
-        scale = np.sqrt(x.s)
-        return ALSState(x, problem.at_observed(x), state.iteration + 1, change, moved, x.U, scale)
+        return ALSState(
+            x=x,
+            x_observed=problem.at_observed(x),
+            iteration=state.iteration + 1,
+            change=x.distance(state.x),
+            # Stationary in the factors means that neither half-step moves X.
+            certificate=math.hypot(middle.distance(state.x), x.distance(middle)),
+            left=x.U,
+            scale=np.sqrt(x.s),
+        )
 
     @staticmethod
     def _half(
@@ -106,5 +111,4 @@ class ALS(Solver[ALSState]):
         P, s, Qt = np.linalg.svd(product, full_matrices=False)
         s = problem.spectral.prox(s)
         x = LowRank(P, s, state.x.V @ Qt.T).truncated(int((s > 0).sum()))
-        observed = problem.at_observed(x)
-        return ALSState(x, observed, state.iteration, state.change, state.certificate, state.left, state.scale)
+        return replace(state, x=x, x_observed=problem.at_observed(x))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,10 @@ ANY_SPECTRAL = tuple(SPECTRAL)
 
 
 @stored("state", "x", "x_observed", "iteration", "change", "certificate", "terms", "final")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class State:
-    """State of a solver after an iteration.
+    """State of a solver after an iteration; every field is given by name.
+
 
     ``x`` has orthonormal factors, so that ‖x‖_F = ‖s‖. ``change`` is ‖X⁺ − X‖_F
     of the last step. ``certificate`` measures how far x is from satisfying the
@@ -35,11 +36,16 @@ class State:
 
     x: LowRank
     x_observed: Array
-    iteration: int
-    change: float
-    certificate: float
-    terms: Terms | None = field(default=None, kw_only=True)
-    final: bool = field(default=False, kw_only=True)
+    iteration: int = 0
+    change: float = math.inf
+    certificate: float = math.inf
+    terms: Terms | None = None
+    final: bool = False
+
+    @classmethod
+    def extending(cls, base: State, **own: Any) -> Self:
+        """Make a state with the fields of another one and those that are given."""
+        return cls(**{one.name: getattr(base, one.name) for one in fields(base)} | own)
 
     @property
     def size(self) -> float:

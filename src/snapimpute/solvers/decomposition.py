@@ -16,7 +16,7 @@ from snapimpute.solvers.safeguarded import FINER
 
 
 @stored("state penalty-decomposition", *fields_of(ProximalState), "gamma", "final_gamma", "envelope", "t")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DecompositionState(ProximalState):
     """Adds γ, its last value, the objective of its envelope, and t of the FISTA sequence."""
 
@@ -97,9 +97,10 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DecompositionState:
         """Start at γ = 1, the envelope of the plain recursion; without a discrete term γ stays there."""
-        fields = start(problem, x0, context)
+        begin = start(problem, x0, context)
         final = self.gamma if problem.is_discrete else 1.0
-        return DecompositionState(*fields, 1.0, final, problem.terms(*fields[5]).objective)
+        envelope = problem.terms(*begin.point).objective
+        return DecompositionState.extending(begin, gamma=1.0, final_gamma=final, envelope=envelope)
 
     def step(self, problem: Problem, state: DecompositionState, context: Context) -> DecompositionState:
         """Take a step with momentum if that lowers the envelope, else a plain one."""
@@ -113,8 +114,9 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
         certificate = state.certificate
         if move.to.x is not state.x:
             certificate = (move.length + move.error) / state.gamma
-        return DecompositionState(
-            **moved(state, move) | {"certificate": certificate},
+        return DecompositionState.extending(
+            moved(state, move),
+            certificate=certificate,
             gamma=state.gamma,
             final_gamma=state.final_gamma,
             envelope=reached,

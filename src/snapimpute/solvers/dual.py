@@ -33,7 +33,7 @@ def relative_residual(problem: Problem, observed: Array) -> float:
 
 
 @stored("state svt", *fields_of(State), "dual", "residual", "subspace")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DualState(State):
     """Adds Y on Ω, the relative residual there, and the right space to warm-start from."""
 
@@ -110,9 +110,13 @@ class SVT(Solver[DualState]):
         norm = float(partial_svd(data, 1, tol=1e-6 * size, rng=context.rng(0)).x.s[0])
         kick = math.ceil(tau / (delta * norm)) if norm else 0
         observed = problem.at_observed(x0)
-        subspace = x0.V if x0.rank else None
-        dual = kick * delta * problem.targets
-        return DualState(x0, observed, 0, np.inf, np.inf, dual, relative_residual(problem, observed), subspace)
+        return DualState(
+            x=x0,
+            x_observed=observed,
+            dual=kick * delta * problem.targets,
+            residual=relative_residual(problem, observed),
+            subspace=x0.V if x0.rank else None,
+        )
 
     def step(self, problem: Problem, state: DualState, context: Context) -> DualState:
         """Threshold Y, then add δ times what is missing on Ω."""

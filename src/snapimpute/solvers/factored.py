@@ -52,7 +52,7 @@ class AltMin(FixedRank[State]):
         x = self.spectral_start(problem, x0, context)
         if x0.rank < x.rank:
             x = LowRank(x.U, x.s, _clipped(x.V)).orthonormalised()
-        return State(*begun(problem, x))
+        return begun(problem, x)
 
     def step(self, problem: Problem, state: State, context: Context) -> State:
         """Fit U given V, then V given U."""
@@ -61,7 +61,7 @@ class AltMin(FixedRank[State]):
         V = data.fit_cols(U)
         right, R = np.linalg.qr(V)
         P, s, Qt = np.linalg.svd(R.T, full_matrices=False)
-        return State(*reached(problem, state, LowRank(U @ P, s, right @ Qt.T)))
+        return reached(problem, state, LowRank(U @ P, s, right @ Qt.T))
 
 
 def _clipped(V: Array) -> Array:
@@ -73,7 +73,7 @@ def _clipped(V: Array) -> Array:
 
 
 @stored("state optspace", *fields_of(State), "left", "right", "middle", "length")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DescentState(State):
     """Adds the two spaces, the matrix S between them, and the length of the last step."""
 
@@ -124,7 +124,7 @@ class OptSpace(FixedRank[DescentState]):
         S = _solve_middle(problem, x.U, x.V, np.diag(x.s))
         x = LowRank(x.U, np.ones(x.rank), x.V @ S.T).orthonormalised()
         length = 1 / max(problem.observations.density * float(x.s[0]) ** 2, 1e-300)
-        return DescentState(*begun(problem, x), x.U, x.V, np.diag(x.s), length)
+        return DescentState.extending(begun(problem, x), left=x.U, right=x.V, middle=np.diag(x.s), length=length)
 
     def step(self, problem: Problem, state: DescentState, context: Context) -> DescentState:
         """Go along the geodesic of steepest descent, half as far until F falls enough."""
@@ -147,8 +147,8 @@ class OptSpace(FixedRank[DescentState]):
                 left, right, middle = U, V, S
                 x = state.x
                 break
-        x = x.orthonormalised()
-        return DescentState(*reached(problem, state, x), left, right, middle, length)
+        after = reached(problem, state, x.orthonormalised())
+        return DescentState.extending(after, left=left, right=right, middle=middle, length=length)
 
 
 def _geodesic(U: Array, direction: Array) -> Array:
@@ -216,7 +216,7 @@ Barriers = tuple[Barrier, Barrier]
 
 
 @stored("state sun-luo", *fields_of(State), "factors", "barriers", "gradients", "value", "length")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BarrierState(State):
     """Adds the factors with their barriers, their gradients, the value of all, and the length of the next trial."""
 
@@ -277,7 +277,9 @@ class SunLuo(FixedRank[BarrierState]):
         value = _value(problem, factors, barriers, observed)
         gradients = _gradients(problem, factors, barriers, observed)
         length = 1 / max(density * float(x.s[0]), 1e-300)
-        return BarrierState(*begun(problem, x), factors, barriers, gradients, value, length)
+        return BarrierState.extending(
+            begun(problem, x), factors=factors, barriers=barriers, gradients=gradients, value=value, length=length
+        )
 
     def step(self, problem: Problem, state: BarrierState, context: Context) -> BarrierState:
         """Take a gradient step on both factors, half as long until the objective falls enough."""
@@ -296,8 +298,14 @@ class SunLuo(FixedRank[BarrierState]):
         gradients = _gradients(problem, factors, state.barriers, observed)
         x = LowRank(factors[0], np.ones(U.shape[1]), factors[1]).orthonormalised()
         moved = _barzilai_borwein(state.factors, factors, state.gradients, gradients)
-        length = moved or (2 * length if square else length)
-        return BarrierState(*reached(problem, state, x), factors, state.barriers, gradients, value, length)
+        return BarrierState.extending(
+            reached(problem, state, x),
+            factors=factors,
+            barriers=state.barriers,
+            gradients=gradients,
+            value=value,
+            length=moved or (2 * length if square else length),
+        )
 
 
 def _value(problem: Problem, factors: Pair, barriers: Barriers, observed: Array) -> float:

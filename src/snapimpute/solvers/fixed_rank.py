@@ -90,13 +90,18 @@ def tangent_gradient(problem: Problem, x: LowRank, observed: Array) -> float:
     return math.hypot(float(np.linalg.norm(outside)), float(np.linalg.norm(left)))
 
 
-def reached(problem: Problem, state: State, x: LowRank) -> tuple[LowRank, Array, int, float, float]:
+def reached(problem: Problem, state: State, x: LowRank) -> State:
     """Return the fields of a `State` after a step to X."""
     observed = problem.at_observed(x)
-    certificate = tangent_gradient(problem, x, observed)
-    return x, observed, state.iteration + 1, x.distance(state.x), certificate
+    return State(
+        x=x,
+        x_observed=observed,
+        iteration=state.iteration + 1,
+        change=x.distance(state.x),
+        certificate=tangent_gradient(problem, x, observed),
+    )
 
 
-def begun(problem: Problem, x: LowRank) -> tuple[LowRank, Array, int, float, float]:
+def begun(problem: Problem, x: LowRank) -> State:
     """Return the fields of a `State` before the first step."""
-    return x, problem.at_observed(x), 0, np.inf, np.inf
+    return State(x=x, x_observed=problem.at_observed(x))

@@ -14,12 +14,12 @@ from snapimpute.penalties import FractionalL0, widest
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
 from snapimpute.solvers.parameters import check_open
-from snapimpute.solvers.splitting import DenseSolver, DenseState
+from snapimpute.solvers.splitting import DenseSolver, DenseState, dense_start
 from snapimpute.types import Array
 
 
 @stored("state mm", *fields_of(DenseState), "alpha", "final_alpha", "joint")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MajorisedState(DenseState):
     """Adds α and the joint objective at it; ``dense`` is Z, offsets included, and what was observed on Ω."""
 
@@ -99,10 +99,9 @@ class MM(DenseSolver[MajorisedState]):
         penalty = _fractional(problem)
         x = x0.orthonormalised() if x0.rank else x0
         alpha = max(widest(penalty) if self.first is None else self.first, penalty.alpha)
-        Z = _filled(problem, x)
-        joint = self._joint(problem, x, problem.at_observed(x), Z, penalty.with_alpha(alpha))
-        fields = x, problem.at_observed(x), 0, np.inf, np.inf, Z, np.inf, x.V if x.rank else None
-        return MajorisedState(*fields, alpha, penalty.alpha, joint)
+        start = dense_start(problem, x, _filled(problem, x))
+        joint = self._joint(problem, x, start.x_observed, start.dense, penalty.with_alpha(alpha))
+        return MajorisedState.extending(start, alpha=alpha, final_alpha=penalty.alpha, joint=joint)
 
     def step(self, problem: Problem, state: MajorisedState, context: Context) -> MajorisedState:
         """Update Z by the closed formula, then X."""
@@ -117,20 +116,18 @@ class MM(DenseSolver[MajorisedState]):
         observed = problem.at_observed(svd.x)
         left = Z - _filled(problem, svd.x) + penalty.xi * _slope(penalty, Z)
         left[seen] = 0
-        change = svd.x.distance(state.x)
-        certificate = float(np.linalg.norm(left)) + svd.residual if alpha == final.alpha else math.inf
         return MajorisedState(
-            svd.x,
-            observed,
-            state.iteration + 1,
-            change,
-            certificate,
-            Z,
-            0.0,
-            svd.subspace,
-            alpha,
-            final.alpha,
-            self._joint(problem, svd.x, observed, Z, penalty),
+            x=svd.x,
+            x_observed=observed,
+            iteration=state.iteration + 1,
+            change=svd.x.distance(state.x),
+            certificate=float(np.linalg.norm(left)) + svd.residual if alpha == final.alpha else math.inf,
+            dense=Z,
+            gap=0.0,
+            subspace=svd.subspace,
+            alpha=alpha,
+            final_alpha=final.alpha,
+            joint=self._joint(problem, svd.x, observed, Z, penalty),
         )
 
     @staticmethod

@@ -17,7 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -113,13 +113,13 @@ class Move(NamedTuple):
 
 
 @stored("state proximal", *fields_of(State), "before", "subspace", "scale")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ProximalState(State):
     """Adds the iterate before, the right space for a warm start, and the scale of the last move."""
 
     before: Point
     subspace: Array | None
-    scale: float
+    scale: float = math.inf
 
     @property
     def point(self) -> Point:
@@ -193,18 +193,16 @@ class Proximal(Solver[P], Generic[P]):
         return Move(Point(x, observed), x.distance(y.x), error, svd.subspace, step, spectral, problem.jumps)
 
 
-def start(
-    problem: Problem, x0: LowRank, context: Context
-) -> tuple[LowRank, Array, int, float, float, Point, Array | None, float]:
+def start(problem: Problem, x0: LowRank, context: Context) -> ProximalState:
     """Return the fields of a `ProximalState` before the first iteration: X_0 = X_{−1} = x0, orthonormalised."""
     if x0.rank:
         x0 = x0.orthonormalised().truncated(context.max_rank or x0.rank)
     observed = problem.at_observed(x0)
-    return x0, observed, 0, np.inf, np.inf, Point(x0, observed), x0.V if x0.rank else None, np.inf
+    return ProximalState(x=x0, x_observed=observed, before=Point(x0, observed), subspace=x0.V if x0.rank else None)
 
 
 @stored("state momentum", *fields_of(ProximalState), "spectral", "t", "continuing", "lipschitz")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MomentumState(ProximalState):
     """Adds the penalty of the stage, t of the FISTA sequence (it begins 0, 1), and 1/step if that changes."""
 
@@ -243,7 +241,7 @@ class ProximalGradient(Proximal[MomentumState]):
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MomentumState:
         """Start at x0 = X_0 = X_{−1}."""
-        return MomentumState(*start(problem, x0, context), problem.spectral)
+        return MomentumState.extending(start(problem, x0, context), spectral=problem.spectral)
 
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
         """Compute X_t = prox_λg(P_Ω(O) + P_Ωᶜ(prox_ξr(Y_t)))."""
@@ -257,24 +255,24 @@ class ProximalGradient(Proximal[MomentumState]):
         return arrived(problem, state, move, t)
 
 
-def moved(state: ProximalState, move: Move) -> dict[str, Any]:
+def moved(state: ProximalState, move: Move) -> ProximalState:
     """Return the fields of a `ProximalState` after a move."""
-    return {
-        "x": move.to.x,
-        "x_observed": move.to.observed,
-        "iteration": state.iteration + 1,
-        "change": move.to.x.distance(state.x),
-        "certificate": move.certificate,
-        "before": state.point,
-        "subspace": move.subspace,
-        "scale": move.length + move.error,
-    }
+    return ProximalState(
+        x=move.to.x,
+        x_observed=move.to.observed,
+        iteration=state.iteration + 1,
+        change=move.to.x.distance(state.x),
+        certificate=move.certificate,
+        before=state.point,
+        subspace=move.subspace,
+        scale=move.length + move.error,
+    )
 
 
 def arrived(problem: Problem, state: MomentumState, move: Move, t: float) -> MomentumState:
     """Return the state after a move at its λ; only the final λ has a certificate."""
     continuing = move.spectral.lam > problem.spectral.lam
-    after = MomentumState(**moved(state, move), spectral=move.spectral, t=t, continuing=continuing)
+    after = MomentumState.extending(moved(state, move), spectral=move.spectral, t=t, continuing=continuing)
     return replace(after, certificate=math.inf) if continuing else after
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from snapimpute.files import fields_of, stored
 from snapimpute.operators import LowRank
@@ -36,7 +36,7 @@ FINER = (1.0, 1e-2, 1e-5, 1e-9)
 
 
 @stored("state safeguarded", *fields_of(ProximalState), "bound")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SafeguardedState(ProximalState):
     """Adds the bound on the objective of this iterate."""
 
@@ -69,14 +69,13 @@ class Safeguarded(Proximal[Q], Generic[Q]):
         return move.refused(state.point), before
 
 
-def stayed_or_moved(state: SafeguardedState, move: Move) -> dict[str, Any]:
+def stayed_or_moved(state: SafeguardedState, move: Move) -> ProximalState:
     """Return the fields after a move; a refused step adds nothing to what is known of the iterate."""
-    fields = moved(state, move)
-    return fields | {"certificate": state.certificate} if move.to.x is state.x else fields
+    after = moved(state, move)
+    return replace(after, certificate=state.certificate) if move.to.x is state.x else after
 
 
-@stored("state nmapg", *fields_of(SafeguardedState), "z", "average", "t_before", "t", "q")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MonitorState(SafeguardedState):
     """Adds Z, the average c, which is the next bound, the t of two iterations, and the weight q of c."""
 
@@ -130,10 +129,10 @@ class NMAPG(Safeguarded[MonitorState]):
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MonitorState:
         """Start at z = x = x₋ = x0, t₋ = 0, t = 1, q = 1, c = F(x0)."""
-        fields = start(problem, x0, context)
-        point = fields[5]
-        terms = problem.terms(*point)
-        return MonitorState(*fields, terms.objective, point, terms.objective, terms=terms)
+        begin = start(problem, x0, context)
+        terms = problem.terms(*begin.point)
+        first = terms.objective
+        return MonitorState.extending(begin, bound=first, z=begin.before, average=first, terms=terms)
 
     def step(self, problem: Problem, state: MonitorState, context: Context) -> MonitorState:
         """Take the accelerated step, or the better of it and a plain one."""
@@ -146,8 +145,8 @@ class NMAPG(Safeguarded[MonitorState]):
             if plain_terms.objective <= terms.objective:
                 move, terms = plain, plain_terms
         q = self.eta * state.q + 1
-        return MonitorState(
-            **stayed_or_moved(state, move),
+        return MonitorState.extending(
+            stayed_or_moved(state, move),
             bound=state.average,
             z=z,
             average=(self.eta * state.q * state.average + terms.objective) / q,
@@ -159,7 +158,7 @@ class NMAPG(Safeguarded[MonitorState]):
 
 
 @stored("state niapg", *fields_of(SafeguardedState), "recent")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RecentState(SafeguardedState):
     """Adds the objectives of the last iterates, whose largest is the next bound."""
 
@@ -210,9 +209,9 @@ class NIAPG(Safeguarded[RecentState]):
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> RecentState:
         """Start at X_0 = X_{−1} = x0."""
-        fields = start(problem, x0, context)
-        terms = problem.terms(*fields[5])
-        return RecentState(*fields, terms.objective, (terms.objective,), terms=terms)
+        begin = start(problem, x0, context)
+        terms = problem.terms(*begin.point)
+        return RecentState.extending(begin, bound=terms.objective, recent=(terms.objective,), terms=terms)
 
     def step(self, problem: Problem, state: RecentState, context: Context) -> RecentState:
         """Take a step from Y if F(Y) is low enough, else from X."""
@@ -225,8 +224,8 @@ class NIAPG(Safeguarded[RecentState]):
             terms = problem.terms(*move.to)
         if move is None or (terms.objective > bound and problem.exact):
             move, terms = self.falling(problem, state, context)
-        return RecentState(
-            **stayed_or_moved(state, move),
+        return RecentState.extending(
+            stayed_or_moved(state, move),
             bound=bound,
             recent=(*state.recent, terms.objective)[-self.q - 1 :],
             terms=terms,
@@ -287,9 +286,11 @@ class FaNCL(Continued):
         stage, point = self.stage(problem, state), state.point
         before = problem.terms(*point) if state.terms is None else state.terms
         enough = (1 / self.step_size - 1) / 4
-        how: dict[str, Any] = {"spectral": stage, "step": self.step_size, "limit": self.growth(problem, state)}
+        limit = self.growth(problem, state)
         for finer in FINER:
-            move = self.move(problem, point, state, context, finer=finer, **how)
+            move = self.move(
+                problem, point, state, context, spectral=stage, step=self.step_size, finer=finer, limit=limit
+            )
             terms = problem.terms(*move.to)
             old, new = (
                 replace(t, spectral=move.spectral.value(x.s)).objective

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
-import numpy as np
-
 from snapimpute.files import stored
 from snapimpute.operators import LowRank
 from snapimpute.problem import ObjectiveName, Problem, Terms
@@ -54,7 +52,7 @@ class SDP(Solver[State]):
                 f"about {need:,.1f} GiB, more than max_gib={self.max_gib:g}: use SVT for the same problem, or "
                 "AIS-Impute with a small λ"
             )
-        return State(x0, problem.at_observed(x0), 0, np.inf, np.inf)
+        return State(x=x0, x_observed=problem.at_observed(x0))
 
     def step(self, problem: Problem, state: State, context: Context) -> State:
         """Solve the programme."""
@@ -63,8 +61,14 @@ class SDP(Solver[State]):
         if context.max_rank is not None:
             x = x.truncated(context.max_rank)
         observed = problem.at_observed(x)
-        violation = relative_residual(problem, observed)
-        return State(x, observed, 1, x.distance(state.x), violation, final=True)
+        return State(
+            x=x,
+            x_observed=observed,
+            iteration=1,
+            change=x.distance(state.x),
+            certificate=relative_residual(problem, observed),
+            final=True,
+        )
 
     def terms(self, problem: Problem, state: State) -> Terms:
         """Compute ‖X‖_* and the violation of the constraint."""

@@ -18,14 +18,14 @@ from snapimpute.types import Array
 
 
 @stored("state low-rank-sparse", *fields_of(State), "errors", "rest", "multiplier", "residual", "weight", "subspace")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SplitState(State):
     """Adds, on Ω, the errors B, the small rest Z and the multiplier; the residual; a warm start."""
 
     errors: Array
     rest: Array
     multiplier: Array
-    residual: float
+    residual: float = math.inf
     weight: float
     subspace: Array | None
 
@@ -97,9 +97,16 @@ class LowRankSparse(Solver[SplitState]):
             raise ValueError("LowRankSparse needs λ > 0 and data that are not all zero")
         observed = problem.at_observed(x0)
         zero = np.zeros_like(observed)
-        subspace = x0.V if x0.rank else None
         tau, _ = self.parameters(problem)
-        return SplitState(x0, observed, 0, np.inf, np.inf, zero, zero, zero, np.inf, tau, subspace)
+        return SplitState(
+            x=x0,
+            x_observed=observed,
+            errors=zero,
+            rest=zero,
+            multiplier=zero,
+            weight=tau,
+            subspace=x0.V if x0.rank else None,
+        )
 
     def step(self, problem: Problem, state: SplitState, context: Context) -> SplitState:
         """Update A, then B with the rest, then the multiplier."""

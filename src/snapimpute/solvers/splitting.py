@@ -36,12 +36,12 @@ def too_large(problem: Problem, instead: str) -> str | None:
 
 
 @stored("state dense", *fields_of(State), "dense", "gap", "subspace")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DenseState(State):
     """Adds the dense variable of a method, the distance of its two copies of X, and the start of the next SVD."""
 
     dense: Array
-    gap: float
+    gap: float = math.inf
     subspace: Array | None
 
     @property
@@ -50,6 +50,11 @@ class DenseState(State):
         if self.gap == self.change == 0:
             return 0.0
         return max(self.gap, self.change) / self.size if self.size else math.inf
+
+
+def dense_start(problem: Problem, x0: LowRank, dense: Array) -> DenseState:
+    """The state before the first iteration, at x0 with orthonormal factors."""
+    return DenseState(x=x0, x_observed=problem.at_observed(x0), dense=dense, subspace=x0.V if x0.rank else None)
 
 
 D = TypeVar("D", bound=DenseState)
@@ -131,7 +136,7 @@ class DavisYin(DenseSolver[DenseState]):
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DenseState:
         """Start at Z = x0."""
         x = x0.orthonormalised() if x0.rank else x0
-        return DenseState(x, problem.at_observed(x), 0, np.inf, np.inf, x.to_dense(), np.inf, x.V if x.rank else None)
+        return dense_start(problem, x, x.to_dense())
 
     def step(self, problem: Problem, state: DenseState, context: Context) -> DenseState:
         """Apply the three operators once."""
@@ -142,14 +147,21 @@ class DavisYin(DenseSolver[DenseState]):
         target[seen] -= self.gamma * problem.fit_gradient(A[seen])
         svd = self.shrunk(problem, target, self.gamma, state, context)
         B = svd.x.to_dense()
-        gap, change = float(np.linalg.norm(B - A)), svd.x.distance(state.x)
-        certificate = gap * max(1.0, 1 / self.gamma) + svd.residual / self.gamma
-        observed = problem.at_observed(svd.x)
-        return DenseState(svd.x, observed, state.iteration + 1, change, certificate, Z + B - A, gap, svd.subspace)
+        gap = float(np.linalg.norm(B - A))
+        return DenseState(
+            x=svd.x,
+            x_observed=problem.at_observed(svd.x),
+            iteration=state.iteration + 1,
+            change=svd.x.distance(state.x),
+            certificate=gap * max(1.0, 1 / self.gamma) + svd.residual / self.gamma,
+            dense=Z + B - A,
+            gap=gap,
+            subspace=svd.subspace,
+        )
 
 
 @stored("state admm", *fields_of(DenseState), "multiplier")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ADMMState(DenseState):
     """Adds the scaled multiplier W; ``dense`` is U."""
 
@@ -193,8 +205,7 @@ class ADMM(DenseSolver[ADMMState]):
         """Start at U = x0, W = 0."""
         x = x0.orthonormalised() if x0.rank else x0
         U = x.to_dense()
-        observed = problem.at_observed(x)
-        return ADMMState(x, observed, 0, np.inf, np.inf, U, np.inf, x.V if x.rank else None, np.zeros_like(U))
+        return ADMMState.extending(dense_start(problem, x, U), multiplier=np.zeros_like(U))
 
     def step(self, problem: Problem, state: ADMMState, context: Context) -> ADMMState:
         """Update X, then U, then the multiplier."""
@@ -204,16 +215,16 @@ class ADMM(DenseSolver[ADMMState]):
         point = X + state.multiplier
         U = problem.prox_dense(point, 1 / self.rho)
         U[seen] = (problem.targets + self.rho * point[seen]) / (1 + self.rho)
-        gap, change = float(np.linalg.norm(X - U)), svd.x.distance(state.x)
+        gap = float(np.linalg.norm(X - U))
         moved_by = float(np.linalg.norm(U - state.dense))
         return ADMMState(
-            svd.x,
-            problem.at_observed(svd.x),
-            state.iteration + 1,
-            change,
-            math.hypot(gap, self.rho * moved_by) + self.rho * svd.residual,
-            U,
-            max(gap, moved_by),
-            svd.subspace,
-            point - U,
+            x=svd.x,
+            x_observed=problem.at_observed(svd.x),
+            iteration=state.iteration + 1,
+            change=svd.x.distance(state.x),
+            certificate=math.hypot(gap, self.rho * moved_by) + self.rho * svd.residual,
+            dense=U,
+            gap=max(gap, moved_by),
+            subspace=svd.subspace,
+            multiplier=point - U,
         )
