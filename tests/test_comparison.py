@@ -70,11 +70,11 @@ def test_interruption_ends_the_comparison(blocks, monkeypatch):
     data, known, hidden = blocks
 
     def interrupted(*args, **kwargs):
-        result = solve(*args, **kwargs)
+        result = run(*args, **kwargs)
         return replace(result, status=replace(result.status, code="interrupted"))
 
-    solve = plan.solve
-    monkeypatch.setattr(plan, "solve", interrupted)
+    run = plan.run
+    monkeypatch.setattr(plan, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compare(known, hidden, data.alphabet, FEW[:1])
 

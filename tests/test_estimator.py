@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,8 @@ from snapimpute.codebook import Codebook
 from snapimpute.decide import Decider
 from snapimpute.model import Estimates
 from snapimpute.operators import LowRank
-from snapimpute.plan import quick
 from snapimpute.recipe import DISCRETE, SPECTRAL, Recipe, best_damping, offsets
-from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, SoftImpute
+from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, FitOptions, SoftImpute
 from snapimpute.tables import SparseTable, read_table
 from snapimpute.tuning import Search, choose
 
@@ -363,13 +363,22 @@ def test_nothing_is_tuned_when_everything_is_given(monkeypatch, X):
             si.SnapImputer("1:5", **{**GIVEN, open_one: "auto"}).fit(X)
 
 
+def coarse(limits: dict[str, Any]) -> dict[str, Any]:
+    """Options of the fits on the way of an imputer with these limits."""
+    return asdict(FitOptions(alphabet_term="auto", **limits).coarse())
+
+
 def test_auto_chooses_on_held_out_cells_and_fits_everything_again(X):
     """The word "auto" gives what `choose` gives, and then the very fit that these values give when passed."""
     X, limits = X[:20, :16], {"max_iter": 100, "tol": 1e-3, "random_state": 3}
     observations, alphabet = Observations.from_dense(X), Alphabet.of("1:5")
     imputer = si.SnapImputer("1:5", center="biases", **limits).fit(X)
     damping = best_damping(observations, "biases", random_state=3)
-    choice = choose(observations, Recipe(alphabet, center="biases", damping=damping), **quick(limits))
+    choice = choose(
+        observations,
+        Recipe(alphabet, center="biases", damping=damping),
+        **coarse(limits),
+    )
     assert imputer.choice_ == choice
     assert imputer.verdict_ == choice.verdict
     assert imputer.damping_ == damping
@@ -394,7 +403,7 @@ def test_auto_centre_is_the_one_that_predicts_held_out_cells_better(monkeypatch,
     scores = {}
     for center in ("mean", "biases"):
         recipe = Recipe(alphabet, center=center, damping=best_damping(observations, center))
-        scores[center] = min(c.score for c in choose(observations, recipe, xi=first, **quick(limits)).tried)
+        scores[center] = min(c.score for c in choose(observations, recipe, xi=first, **coarse(limits)).tried)
     walked = []
 
     class Noting(Search):
@@ -403,7 +412,7 @@ def test_auto_centre_is_the_one_that_predicts_held_out_cells_better(monkeypatch,
             return super()._path(lams, xi, starts)
 
     monkeypatch.setattr(plan, "Search", Noting)
-    settled = plan.settle(observations, alphabet, xi=xi, **limits)
+    settled = plan.settle(observations, alphabet, xi=xi, options=FitOptions(**limits))
     assert walked[:2] == [("mean", first), ("biases", first)]
     assert {center for center, _ in walked[2:]} == ({settled.recipe.center} if xi == "auto" else set())
     assert settled.recipe.center == min(scores, key=lambda center: scores[center])
@@ -554,7 +563,9 @@ def test_auto_tunes_both_strengths(monkeypatch, X):
             return super().plain(lam, xi)
 
     monkeypatch.setattr(plan, "Search", Noting)
-    plan.settle(Observations.from_dense(X[:12, :10]), Alphabet.of("1:5"), center="mean", max_iter=20)
+    plan.settle(
+        Observations.from_dense(X[:12, :10]), Alphabet.of("1:5"), center="mean", options=FitOptions(max_iter=20)
+    )
     assert asked == [("auto", "auto", "auto")]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from snapimpute import L1, L2, ByColumn, FractionalL0, LowRank, Nuclear, Observations, Problem, Rank, Ridge, solve
 from snapimpute.machine import VARIABLE
-from snapimpute.solvers import ADMM, ALS, APG, SOLVERS, AltMin, fitting
+from snapimpute.solvers import ADMM, ALS, APG, SOLVERS, AltMin, FitOptions, fitting
 from snapimpute.solvers.forecast import Forecast, announce, check_memory, forecast, look_ahead
 from snapimpute.solvers.workload import Case, Habit
 
@@ -365,17 +365,17 @@ def test_looking_ahead_refuses_and_tells(rated, caplog, told, monkeypatch):
     timed = []
     monkeypatch.setattr(MODULE, "_timed", lambda problem, solver, plan: timed.append(1) or plan)
     with caplog.at_level(logging.WARNING, logger="snapimpute"):
-        look_ahead(rated, APG(), max_rank=10)
+        look_ahead(rated, APG(), FitOptions(max_rank=10))
     assert (caplog.records, timed) == ([], [])
     with caplog.at_level(logging.INFO, logger="snapimpute"):
-        plan = look_ahead(rated, APG(), max_rank=10)
+        plan = look_ahead(rated, APG(), FitOptions(max_rank=10))
     assert ([r.getMessage() for r in caplog.records], timed) == ([str(plan)], [1])
     with caplog.at_level(logging.WARNING, logger="snapimpute"):
-        look_ahead(rated, APG(), max_rank=300)  # so much work that a warning may be due
+        look_ahead(rated, APG(), FitOptions(max_rank=300))  # so much work that a warning may be due
     assert timed == [1, 1]
     monkeypatch.setenv(VARIABLE, "1MiB")
     with pytest.raises(MemoryError, match="SNAPIMPUTE_MAX_MEMORY"):
-        look_ahead(rated, APG(), max_rank=10)
+        look_ahead(rated, APG(), FitOptions(max_rank=10))
 
 
 # ---------------------------------------------------------------- the truth

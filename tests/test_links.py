@@ -22,6 +22,7 @@ from snapimpute.datasets.graphs import Graph, facebook, karate, polblogs, read_e
 from snapimpute.experiments import links
 from snapimpute.experiments.links import METHODS, Answer, Known, Pairs, Score, as_markdown, best_threshold, hide
 from snapimpute.recipe import Recipe, best_damping
+from snapimpute.solvers import FitOptions
 from snapimpute.tuning import Search
 
 SHARE, SEED = 0.6, 3
@@ -451,12 +452,12 @@ def test_strengths_are_those_of_a_search_of_its_own(done, kind, name, discrete):
     """λ and ξ are what a search from scratch with that term finds best on held-out pairs, at the better centre."""
     known, _, _, answers = done[kind]
     folds = [(known.kept.observations, known.held.observations)]
-    limits = {"random_state": SEED, **links.LIMITS, **links.PATH}
+    options = FitOptions(random_state=SEED, alphabet_term="auto", **links.LIMITS, **links.PATH)
     searches = []
     for center in ("mean", "biases"):
         damping = best_damping(folds[0][0], center, random_state=SEED)
         recipe = Recipe(links.ALPHABET, discrete=discrete, center=center, damping=damping)
-        search = Search(folds[0][0], recipe, "rmse", solver="ais-impute", limits=limits, folds=folds)
+        search = Search(folds[0][0], recipe, "rmse", solver="ais-impute", options=options, folds=folds)
         searches.append(search.plain(xi=links.XI_STEPS))
     search = min(searches, key=lambda one: one.lowest).others()
     best = min(search.tried, key=lambda c: c.score)

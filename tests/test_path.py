@@ -11,7 +11,7 @@ import pytest
 import snapimpute as si
 from snapimpute.solvers import AISImpute, PathPoint, path
 from snapimpute.solvers import path as _function
-from snapimpute.solvers.loop import solve
+from snapimpute.solvers.loop import run, solve
 
 DATA = si.datasets.low_rank_alphabet((30, 24), rank=3, alphabet="1:5", observed=0.5, noise=0.1, random_state=3)
 PLAIN = si.Problem(DATA.observations, si.Nuclear(1.0))
@@ -65,12 +65,12 @@ def test_each_point_starts_from_the_one_before(monkeypatch):
     """The first solve starts from zero, each other from the answer of its predecessor."""
     calls: list[tuple[Any, Any]] = []
 
-    def spy(problem, solver, *, x0, **options):
-        result = solve(problem, solver, x0=x0, **options)
+    def spy(problem, solver, options, *, x0, **more):
+        result = run(problem, solver, options, x0=x0, **more)
         calls.append((x0, result.x))
         return result
 
-    monkeypatch.setitem(_function.__globals__, "solve", spy)
+    monkeypatch.setitem(_function.__globals__, "run", spy)
     list(path(PLAIN, 5))
     assert calls[0][0] is None
     assert all(start is before for (start, _), (_, before) in zip(calls[1:], calls[:-1], strict=True))

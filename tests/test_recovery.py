@@ -55,11 +55,11 @@ def watched_unit(
         fits.append(original(*args, **options))
         return fits[-1]
 
-    original = tuning.solve
+    original = tuning.run
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recovery.SOURCES, "tiny", Source("tiny blocks", Alphabet.of("0,1"), make))
         patch.setattr(recovery, "XI_STEPS", XI_STEPS)
-        patch.setattr(tuning, "solve", solve)
+        patch.setattr(tuning, "run", solve)
         return run_unit("tiny", SHARE, seed, labels), fits
 
 
@@ -169,13 +169,13 @@ def test_the_scale_is_that_of_the_matrix_without_offsets():
 
 def test_an_interrupted_fit_ends_the_unit(monkeypatch):
     """Ctrl-C during a fit is not taken for its end."""
-    original = tuning.solve
+    original = tuning.run
 
     def interrupted(*args: Any, **options: Any) -> Any:
         result = original(*args, **options)
         return replace(result, status=replace(result.status, code="interrupted"))
 
-    monkeypatch.setattr(tuning, "solve", interrupted)
+    monkeypatch.setattr(tuning, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         watched_unit(noisy_blocks)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from snapimpute.codebook import Codebook
 from snapimpute.datasets import low_rank_alphabet
 from snapimpute.plan import Plan
 from snapimpute.recipe import SPECTRAL, Recipe
-from snapimpute.solvers import APG, AISImpute
+from snapimpute.solvers import APG, AISImpute, FitOptions
+from snapimpute.solvers.loop import run
+from snapimpute.solvers.options import TUNING
 from snapimpute.tuning import (
     ABOVE,
     PATIENCE,
@@ -45,13 +48,13 @@ def solved(monkeypatch) -> list[dict[str, Any]]:
     """Every call of `solve` by the tuning, with what it was given and what it gave."""
     calls: list[dict[str, Any]] = []
 
-    def spy(problem, solver, **options):
-        calls.append({"problem": problem, "solver": solver, **options})
-        calls[-1]["result"] = solve(problem, solver, **options)
+    def spy(problem, solver, options, *, x0=None, **more):
+        calls.append({"problem": problem, "solver": solver, "x0": x0, **asdict(options), **more})
+        calls[-1]["result"] = run(problem, solver, options, x0=x0, **more)
         return calls[-1]["result"]
 
-    monkeypatch.setattr(tuning, "solve", spy)
-    monkeypatch.setattr(plan, "solve", spy)
+    monkeypatch.setattr(tuning, "run", spy)
+    monkeypatch.setattr(plan, "run", spy)
     return calls
 
 
@@ -238,7 +241,7 @@ def test_patience_begins_anew_with_every_better_xi(scores, tried):
             self.tried.append(Candidate(lam, xi, float(scores[XI_STEPS.index(xi)]), 1, 1))
             return self.tried[-1]
 
-    search = Scripted(DATA.observations, RECIPE, limits={"max_iter": 1}).plain(xi=XI_STEPS).others()
+    search = Scripted(DATA.observations, RECIPE, options=replace(TUNING, max_iter=1)).plain(xi=XI_STEPS).others()
     assert list(dict.fromkeys(c.xi for c in search.tried)) == list(XI_STEPS[:tried])
 
 
@@ -317,7 +320,7 @@ def test_a_final_fit_comes_down_the_path_of_the_choice(solved):
     ):
         solved.clear()
         choice = Choice(chosen, (*plain, *late), "error")
-        Plan(recipe, chosen.lam, chosen.xi, choice).fit(DATA.observations, max_iter=5)
+        Plan(recipe, chosen.lam, chosen.xi, choice).fit(DATA.observations, options=FitOptions(max_iter=5))
         assert [(call["problem"].spectral.lam, call["problem"].discrete.xi) for call in solved] == walked
         for before, call in itertools.pairwise(solved):
             assert call["x0"] is before["result"].x

@@ -24,11 +24,11 @@ from snapimpute.model import Estimates, Model, in_units
 from snapimpute.model_io import read_model, write_model
 from snapimpute.observations import Observations
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.plan import MIN_OBSERVED, Plan, Strength, TuningInterruptedError, quick, settle
+from snapimpute.plan import MIN_OBSERVED, Plan, Strength, TuningInterruptedError, settle
 from snapimpute.recipe import Center, Weights
-from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver
+from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Result, Solver
 from snapimpute.tables import Table, read_table
-from snapimpute.tuning import Candidate, Metric, choose
+from snapimpute.tuning import Candidate, Metric, Search
 from snapimpute.types import Array
 from snapimpute.update import grown, merged, new_cells
 
@@ -284,17 +284,17 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if sure > 0 and decide == "nearest":
             raise ValueError('min_confidence needs probabilities, which there are none of with decide="nearest"')
         place_named(self.backend)  # said before anything is computed, if it is not there
-        limits = self._limits()
+        options = self._options()
         validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
         book, observed = table.codebook, table.observations()
         scale = book.scale(observed.cols, observed.values)
         known = in_units(observed, scale)
-        plan, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], limits)
-        result = plan.fit(known, self.solver, callback=self.callback, **limits)
+        plan, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], options)
+        result = plan.fit(known, self.solver, options, callback=self.callback)
         stopped |= result.status.code == "interrupted"  # no further fit then
         held_out: list[tuple[Observations, Array]] = []
         try:
-            held_out = self._held_out(known, scale, plan, limits) if plan.choice or not stopped else []
+            held_out = self._held_out(known, scale, plan, options) if plan.choice or not stopped else []
         except KeyboardInterrupt:  # which came too late for the fit: that is kept
             stopped = True
         decider = Decider.fit(book, decide, observed, held_out, sure)
@@ -306,38 +306,51 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise KeyboardInterrupt("interrupted: the best so far is kept")
 
     def _settled(
-        self, known: Observations, alphabet: Alphabet | Codebook, metric: Metric, limits: dict[str, Any]
+        self, known: Observations, alphabet: Alphabet | Codebook, metric: Metric, options: FitOptions
     ) -> tuple[Plan, bool]:
         """What was "auto" chosen, and whether that was interrupted."""
-        names = ("spectral", "discrete", "weights", "lam", "xi", "center", "solver", "cv")
-        options = {name: getattr(self, name) for name in names}
         try:
-            return settle(known, alphabet, metric=metric, progress=self.progress, **options, **limits), False
+            plan = settle(
+                known,
+                alphabet,
+                spectral=self.spectral,
+                discrete=self.discrete,
+                weights=self.weights,
+                lam=self.lam,
+                xi=self.xi,
+                center=self.center,
+                solver=self.solver,
+                metric=metric,
+                cv=self.cv,
+                options=options,
+                progress=self.progress,
+            )
+            return plan, False
         except TuningInterruptedError as err:
             logger.warning("%s: the best so far is fitted", err)
             return err.plan, True
 
-    def _limits(self) -> dict[str, Any]:
-        return {
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-            "max_rank": self.max_rank,
-            "alphabet_term": self.alphabet_term,
-            "backend": self.backend,
-            "dtype": self.dtype,
-            "random_state": _check_seed(self.random_state),
-        }
+    def _options(self) -> FitOptions:
+        return FitOptions(
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_rank=self.max_rank,
+            alphabet_term=self.alphabet_term,
+            backend=self.backend,
+            dtype=self.dtype,
+            random_state=self.random_state,
+        )
 
     def _held_out(
-        self, known: Observations, scale: Array, plan: Plan, limits: dict[str, Any]
+        self, known: Observations, scale: Array, plan: Plan, options: FitOptions
     ) -> list[tuple[Observations, Array]]:
         """Cells that were held out with their estimates, to calibrate on: those of the tuning, or of one more fit."""
         if self.decide == "nearest" or len(known) < MIN_OBSERVED or min(known.shape) == 1:
             return []
         choice = plan.choice
         if choice is None:
-            more = {"solver": self.solver, "share": SHARE, **quick(limits)}
-            choice = choose(known, plan.recipe, lam=plan.lam, xi=plan.xi, **more)
+            search = Search(known, plan.recipe, share=SHARE, solver=self.solver, options=options.coarse())
+            choice = search.plain(plan.lam, plan.xi).choice()
         return [
             (one.observations.with_values(one.observations.values * units), one.estimate * units)
             for one in choice.held_out
@@ -428,7 +441,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rows, cols, values = table.cells()
         if values.size < 2:
             raise ValueError(f"a table with {values.size} observed cell(s) cannot be scored: some have to be hidden")
-        order = np.random.default_rng(_check_seed(self.random_state)).permutation(values.size)
+        order = np.random.default_rng(self._options().random_state).permutation(values.size)
         hidden, kept = np.split(order, [max(round(SHARE * values.size), 1)])
         folded = model.deciding(0.0).folded((rows[kept], cols[kept], values[kept]), table.shape[0])
         found = folded.symbols(rows[hidden], cols[hidden])
@@ -584,7 +597,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scale = np.append(model.scale, np.ones(more))
         known = in_units(observed, scale)
         start = grown(model, plan.recipe, known)
-        result = plan.fit(known, self.solver, x0=start, callback=self.callback, **self._limits())
+        result = plan.fit(known, self.solver, self._options(), x0=start, callback=self.callback)
         self.n_features_in_ = observed.shape[1]
         if observed.shape != model.shape:  # what is new has no labels
             self.row_labels_ = self.col_labels_ = None
@@ -677,12 +690,6 @@ def _no_alphabet(table: Table) -> str:
         shown = ", ".join(names)
         hint = f"; the values found are {shown}, so alphabet=[{shown}] if there are no others"
     return f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'
-
-
-def _check_seed(seed: object) -> int:
-    if not isinstance(seed, Integral) or seed < 0:
-        raise ValueError(f"random_state must be a whole number, at least 0, got {seed!r}")
-    return int(seed)
 
 
 def _check_confidence(value: Any) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -12,10 +13,13 @@ from snapimpute.alphabet import Alphabet
 from snapimpute.codebook import Codebook
 from snapimpute.files import stored
 from snapimpute.observations import Observations
+from snapimpute.operators import LowRank
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.recipe import Center, Recipe, Weights, best_damping
-from snapimpute.solvers import Result, Solver, named, pick, solve
-from snapimpute.tuning import Choice, Fit, Metric, Search, lam_grid, xi_grid
+from snapimpute.solvers import Checkpoint, FitOptions, Result, Solver, named, pick
+from snapimpute.solvers.loop import Callback, run
+from snapimpute.solvers.options import COARSE_ITER, COARSE_TOL, DEFAULT, TUNING
+from snapimpute.tuning import Choice, Fit, Metric, Progress, Search, lam_grid, xi_grid
 
 Strength = float | Literal["auto"]
 
@@ -36,30 +40,34 @@ class Plan:
     xi: float
     choice: Choice | None = None
 
-    def fit(self, observations: Observations, solver: Solver[Any] | str = "auto", **limits: Any) -> Result:
-        """Fit everything at the strengths settled; ``limits`` as in `solve`.
+    def fit(
+        self,
+        observations: Observations,
+        solver: Solver[Any] | str = "auto",
+        options: FitOptions = DEFAULT,
+        *,
+        x0: LowRank | None = None,
+        callback: Callback | None = None,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    ) -> Result:
+        """Fit everything at the strengths settled.
 
         Where the discrete penalty is not convex the answer depends on the start:
         λ then comes down the path on which it was chosen.
         """
         problem = self.recipe.problem(observations, self.lam, self.xi)
-        x = limits.pop("x0", None)
+        x = x0
         if x is None and self.choice is not None and not problem.convex:
             tried = {xi: {c.lam for c in self.choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
             above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
             begin = max(tried[self.xi], default=math.inf)
             first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
-            more = {
-                name: limits[name]
-                for name in ("max_rank", "alphabet_term", "backend", "dtype", "random_state")
-                if name in limits
-            }
-            fit = Fit(observations, self.recipe, solver, **more)
+            fit = Fit(observations, self.recipe, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
             # A path that began below the largest λ began at the plain fit there.
             for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
                 for result in fit.down(lams, xi, x):
                     x = result.x
-        return solve(problem, solver, x0=x, **limits)
+        return run(problem, solver, options, x0=x, callback=callback, checkpoint=checkpoint)
 
 
 def settle(
@@ -75,7 +83,8 @@ def settle(
     solver: Solver[Any] | str = "auto",
     metric: Metric = "error",
     cv: int | None = None,
-    **limits: Any,
+    options: FitOptions = TUNING,
+    progress: Progress | None = None,
 ) -> Plan:
     """Choose whatever is "auto" on held-out observed cells; see `SnapImputer` for the rules.
 
@@ -87,8 +96,10 @@ def settle(
         As in `SnapImputer`.
     metric, cv
         As in `choose`.
-    **limits
-        max_iter, tol, max_rank, alphabet_term, backend, dtype, random_state and progress, as in `choose`.
+    options : FitOptions
+        Of the last fit; those on the way are coarser.
+    progress : callable, optional
+        As in `choose`.
 
     Examples
     --------
@@ -107,16 +118,18 @@ def settle(
     lam, xi = _without_use(solver, lam, xi)
     _refuse_early(observations, recipes[0], solver, xi)
     if not few:
-        seed = limits.get("random_state", 0)
-        dampings = [best_damping(observations, one, random_state=seed) for one in centers]
+        dampings = [best_damping(observations, one, random_state=options.random_state) for one in centers]
         recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
     if len(recipes) == 1 and lam != "auto" and xi != "auto":
         return Plan(recipes[0], lam, xi)
     if few:
         untuned = lam_grid(observations, recipes[0])[UNTUNED_LAM] if lam == "auto" else lam
         return Plan(recipes[0], untuned, 0.0 if xi == "auto" else xi)
-    more = {"solver": solver, "metric": metric, "cv": cv}
-    return _tuned(observations, recipes, lam, xi, {**quick(limits), **more})
+    coarse = options.coarse()
+    searches = [
+        Search(observations, one, metric, cv=cv, solver=solver, options=coarse, progress=progress) for one in recipes
+    ]
+    return _tuned(searches, lam, xi)
 
 
 class TuningInterruptedError(KeyboardInterrupt):
@@ -127,24 +140,8 @@ class TuningInterruptedError(KeyboardInterrupt):
         self.plan = plan
 
 
-def quick(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits of a fit that is only scored: no more exact than the score."""
-    exact = {"max_iter": min(limits.get("max_iter", 60), 60), "tol": max(limits.get("tol", 1e-3), 1e-3)}
-    return {**limits, **exact}
-
-
-def _tuned(
-    observations: Observations, recipes: Sequence[Recipe], lam: Strength, xi: Strength, limits: Mapping[str, Any]
-) -> Plan:
+def _tuned(searches: Sequence[Search], lam: Strength, xi: Strength) -> Plan:
     """Choose a recipe first, with ξ = 0 while ξ is open, which is much faster; then the strengths that are open."""
-    options = dict(limits)
-    metric, cv, solver, progress = (options.pop(name, None) for name in ("metric", "cv", "solver", "progress"))
-    searches = [
-        Search(
-            observations, recipe, metric or "error", cv=cv, solver=solver or "auto", limits=options, progress=progress
-        )
-        for recipe in recipes
-    ]
     try:
         best = min((search.plain(lam, xi) for search in searches), key=lambda search: search.lowest)
         return _plan(best.others())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from snapimpute.observations import Observations
 from snapimpute.operators import LowRank, partial_svd, sparse
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.recipe import Recipe, offsets
-from snapimpute.solvers import AlphabetTerm, Precision, Result, Solver, named, solve
+from snapimpute.solvers import FitOptions, Result, Solver, named
+from snapimpute.solvers.loop import run
+from snapimpute.solvers.options import TUNING, FitKeywords
 from snapimpute.types import Array
 
 Metric = Literal["error", "mae", "rmse"]
@@ -132,27 +134,22 @@ class Choice:
 
 
 Progress = Callable[[Candidate], None]
+Grid = float | Sequence[float] | Literal["auto"]
 
 
 def choose(
     observations: Observations,
     recipe: Recipe,
     *,
-    lam: float | Sequence[float] | Literal["auto"] = "auto",
-    xi: float | Sequence[float] | Literal["auto"] = "auto",
+    lam: Grid = "auto",
+    xi: Grid = "auto",
     metric: Metric = "error",
     share: float = 0.2,
     cv: int | None = None,
     early: bool = True,
     solver: Solver[Any] | str = "auto",
-    max_iter: int = 60,
-    tol: float = 1e-3,
-    max_rank: int | None = None,
-    alphabet_term: AlphabetTerm = "auto",
-    backend: str = "cpu",
-    dtype: Precision = "float64",
-    random_state: int = 0,
     progress: Progress | None = None,
+    **options: Unpack[FitKeywords],
 ) -> Choice:
     """Choose λ and ξ by how well they predict observed entries that were held out.
 
@@ -178,10 +175,13 @@ def choose(
         Hold out every entry once, in so many folds, instead.
     early : bool
         Whether paths end early, and begin late; if not, every pair is tried.
-    solver, max_iter, tol, max_rank, alphabet_term, backend, dtype, random_state
+    solver : Solver or str
         As in `solve`.
     progress : callable, optional
         Called with each `Candidate` as it is scored.
+    **options
+        As in `solve`, with other defaults: max_iter (60), tol (1e-3),
+        alphabet_term ("auto"), max_rank, backend, dtype, random_state.
 
     Examples
     --------
@@ -191,13 +191,24 @@ def choose(
     >>> choice.best.score < 0.1
     True
     """
-    limits = {"max_iter": max_iter, "tol": tol, "max_rank": max_rank, "alphabet_term": alphabet_term}
-    more = {"backend": backend, "dtype": dtype, "random_state": random_state}
-    search = Search(observations, recipe, metric, share, cv, solver, limits | more, early=early, progress=progress)
+    fitted = replace(TUNING, **options)
+    search = Search(observations, recipe, metric, share, cv, solver, fitted, early=early, progress=progress)
     return search.plain(lam, xi).others().choice()
 
 
-def path(observations: Observations, recipe: Recipe, **options: Any) -> Choice:
+def path(
+    observations: Observations,
+    recipe: Recipe,
+    *,
+    lam: Grid = "auto",
+    xi: Grid = "auto",
+    metric: Metric = "error",
+    share: float = 0.2,
+    cv: int | None = None,
+    solver: Solver[Any] | str = "auto",
+    progress: Progress | None = None,
+    **options: Unpack[FitKeywords],
+) -> Choice:
     """Score every pair (λ, ξ), for the whole surface; parameters as in `choose`.
 
     Examples
@@ -208,11 +219,13 @@ def path(observations: Observations, recipe: Recipe, **options: Any) -> Choice:
     >>> scores.shape
     (3, 2)
     """
-    return choose(observations, recipe, **{**options, "early": False})
+    fitted = replace(TUNING, **options)
+    search = Search(observations, recipe, metric, share, cv, solver, fitted, early=False, progress=progress)
+    return search.plain(lam, xi).others().choice()
 
 
 class Search:
-    """Walks paths, and remembers what they gave; parameters as in `choose`, limits as in `solve`.
+    """Walks paths, and remembers what they gave; parameters as in `choose`.
 
     ``folds``, pairs of kept and held-out entries, take the place of ``share`` and
     ``cv``. First `plain`, the first ξ to try, which is 0 if that is among them;
@@ -227,7 +240,7 @@ class Search:
         share: float = 0.2,
         cv: int | None = None,
         solver: Solver[Any] | str = "auto",
-        limits: Mapping[str, Any] | None = None,
+        options: FitOptions = TUNING,
         *,
         early: bool = True,
         progress: Progress | None = None,
@@ -235,10 +248,9 @@ class Search:
     ) -> None:
         _check_metric(metric)
         self.metric, self.early, self.progress, self.recipe = metric, early, progress, recipe
-        limits = limits or {}
         if folds is None:
-            folds = _folds(observations, share, cv, limits.get("random_state", 0))
-        self.fits = [Fit(kept, recipe, solver, **limits) for kept, _ in folds]
+            folds = _folds(observations, share, cv, options.random_state)
+        self.fits = [Fit(kept, recipe, solver, options) for kept, _ in folds]
         self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
         self.losses: dict[Candidate, Array] = {}
@@ -251,8 +263,8 @@ class Search:
 
     def plain(
         self,
-        lam: float | Sequence[float] | Literal["auto"] = "auto",
-        xi: float | Sequence[float] | Literal["auto"] = "auto",
+        lam: Grid = "auto",
+        xi: Grid = "auto",
     ) -> Search:
         """Walk the path of the first ξ."""
         kept, solver = self.fits[0].observations, self.fits[0].solver
@@ -357,30 +369,13 @@ class Fit:
     observations: Observations
     recipe: Recipe
     solver: Solver[Any] | str = "auto"
-    max_iter: int = 60
-    tol: float = 1e-3
-    max_rank: int | None = None
-    alphabet_term: AlphabetTerm = "auto"
-    backend: str = "cpu"
-    dtype: Precision = "float64"
-    random_state: int = 0
+    options: FitOptions = TUNING
 
     def down(self, lams: Iterable[float], xi: float, x: LowRank | None = None) -> Iterator[Result]:
         """The fits at every λ in turn, each started from the one before, the first from ``x``."""
+        options = replace(self.options, evaluate_every=self.options.max_iter)
         for lam in lams:
-            result = solve(
-                self.recipe.problem(self.observations, lam, xi),
-                self.solver,
-                x0=x,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                max_rank=self.max_rank,
-                evaluate_every=self.max_iter,
-                alphabet_term=self.alphabet_term,
-                backend=self.backend,
-                dtype=self.dtype,
-                random_state=self.random_state,
-            )
+            result = run(self.recipe.problem(self.observations, lam, xi), self.solver, options, x0=x)
             if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
                 raise KeyboardInterrupt(result.status.message)
             x = result.x

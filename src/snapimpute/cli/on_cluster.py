@@ -17,7 +17,7 @@ from snapimpute.cli.talk import Talk
 from snapimpute.files import write_atomically
 from snapimpute.machine import in_words
 from snapimpute.operators.threads import thread_count
-from snapimpute.plan import Plan, TuningInterruptedError, settle
+from snapimpute.plan import Plan, TuningInterruptedError
 from snapimpute.scaling import cluster_forecast
 from snapimpute.solvers import Result
 from snapimpute.solvers.loop import SAMPLED_CELLS
@@ -148,22 +148,14 @@ def _fitted(
     known: Any, alphabet: Alphabet, fitting: Fitting, checkpoint: Path | None, talk: Talk
 ) -> tuple[Plan, Result, bool]:
     """What was chosen and fitted, and whether that was interrupted, with the best so far kept."""
-    limits: dict[str, Any] = {
-        "max_iter": fitting.max_iter,
-        "tol": fitting.tol,
-        "max_rank": fitting.max_rank,
-        "alphabet_term": fitting.alphabet_term,
-        "dtype": fitting.dtype,
-        "random_state": fitting.seed,
-    }
     with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
-        chosen: dict[str, Any] = {**fitting.choices(), "solver": fitting.solver, "progress": watcher.tried}
         try:
-            plan, interrupted = settle(known, alphabet, **chosen, **limits), False
+            plan, interrupted = fitting.settled(known, alphabet, "error", watcher.tried), False
         except TuningInterruptedError as err:
             talk.warn("interrupted: going on with the best so far")
             plan, interrupted = err.plan, True
-        result = plan.fit(known, fitting.solver, callback=watcher.iterated, checkpoint=checkpoint, **limits)
+        options = fitting.options()
+        result = plan.fit(known, fitting.solver, options, callback=watcher.iterated, checkpoint=checkpoint)
     talk.say(f"strengths: λ = {plan.lam:.4g}, ξ = {plan.xi:.3g}, centre {plan.recipe.center or 'none'}")
     talk.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
     return plan, result, interrupted or result.status.code == "interrupted"

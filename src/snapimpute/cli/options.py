@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 if TYPE_CHECKING:
+    from snapimpute.alphabet import Alphabet
+    from snapimpute.codebook import Codebook
     from snapimpute.estimator import SnapImputer
     from snapimpute.formats import AlphabetSpec, Options
+    from snapimpute.observations import Observations
+    from snapimpute.plan import Plan
+    from snapimpute.solvers import FitOptions
+    from snapimpute.tuning import Metric, Progress
 
 READING, MODEL, CLUSTER, TALKING = "Reading", "Model", "Cluster", "Output"
 
@@ -176,7 +182,7 @@ class Fitting:
         from snapimpute.decide import Decide
         from snapimpute.recipe import CENTERS, DISCRETE, SPECTRAL
         from snapimpute.solvers import SOLVERS
-        from snapimpute.solvers.loop import ALPHABET_TERMS, PRECISIONS
+        from snapimpute.solvers.options import ALPHABET_TERMS, PRECISIONS
 
         known = {
             "spectral": tuple(SPECTRAL),
@@ -199,17 +205,39 @@ class Fitting:
         if self.min_confidence > 0 and self.decide == "nearest":
             raise typer.BadParameter("--min-confidence needs probabilities, which --decide nearest has none of")
 
-    def choices(self) -> dict[str, Any]:
-        """What is, or is to be, chosen."""
-        return {
-            "spectral": self.spectral,
-            "discrete": _or_none(self.discrete),
-            "weights": _or_none(self.weights),
-            "lam": _strength("--lam", self.lam),
-            "xi": _strength("--xi", self.xi),
-            "center": _or_none(self.center),
-            "cv": self.cv,
-        }
+    def settled(self, known: Observations, alphabet: Alphabet | Codebook, metric: Metric, progress: Progress) -> Plan:
+        """Choose what is open."""
+        from snapimpute.plan import settle
+
+        return settle(
+            known,
+            alphabet,
+            spectral=self.spectral,
+            discrete=_or_none(self.discrete),
+            weights=_or_none(self.weights),
+            lam=_strength("--lam", self.lam),
+            xi=_strength("--xi", self.xi),
+            center=_or_none(self.center),
+            solver=self.solver,
+            metric=metric,
+            cv=self.cv,
+            options=self.options(),
+            progress=progress,
+        )
+
+    def options(self) -> FitOptions:
+        """Return the options of the fits."""
+        from snapimpute.solvers import FitOptions
+
+        return FitOptions(
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_rank=self.max_rank,
+            alphabet_term=self.alphabet_term,  # type: ignore[arg-type]
+            backend=self.backend,
+            dtype=self.dtype,  # type: ignore[arg-type]
+            random_state=self.seed,
+        )
 
     def imputer(self, alphabet: Any, **more: Any) -> SnapImputer:
         """The estimator, not fitted yet."""
@@ -217,7 +245,13 @@ class Fitting:
 
         return SnapImputer(
             alphabet,
-            **self.choices(),
+            spectral=self.spectral,
+            discrete=_or_none(self.discrete),
+            weights=_or_none(self.weights),
+            lam=_strength("--lam", self.lam),
+            xi=_strength("--xi", self.xi),
+            center=_or_none(self.center),
+            cv=self.cv,
             solver=self.solver,
             decide=self.decide,  # type: ignore[arg-type]
             min_confidence=self.min_confidence,

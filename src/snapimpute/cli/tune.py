@@ -80,18 +80,14 @@ def _settled(job: Job, fitting: Fitting, talk: Talk) -> tuple[Plan, bool]:
     """What was chosen, and whether that was interrupted."""
     from snapimpute.estimator import METRICS
     from snapimpute.model import in_units
-    from snapimpute.plan import TuningInterruptedError, settle
+    from snapimpute.plan import TuningInterruptedError
 
     watching = talk.watching("tuning", centers=2, max_iter=fitting.max_iter)
     with talk.saying_warnings(), watching as watcher:
-        imputer = fitting.imputer(job.book.by_column)
         scale = job.book.scale(job.known.cols, job.known.values)
-        names = ["spectral", "discrete", "weights", "lam", "xi", "center", "solver", "cv"]
-        names += ["max_iter", "tol", "max_rank", "alphabet_term", "backend", "dtype", "random_state"]
-        options: dict[str, Any] = {name: getattr(imputer, name) for name in names}
-        options |= {"metric": METRICS[imputer.decide], "progress": watcher.tried}
+        known, alphabet = in_units(job.known, scale), job.book.one or job.book.scaled(scale)
         try:
-            return settle(in_units(job.known, scale), job.book.one or job.book.scaled(scale), **options), False
+            return fitting.settled(known, alphabet, METRICS[fitting.decide], watcher.tried), False  # type: ignore[index]
         except TuningInterruptedError as err:
             talk.warn("interrupted: this is the best of what was tried")
             return err.plan, True

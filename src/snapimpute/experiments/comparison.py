@@ -18,7 +18,7 @@ from snapimpute.baselines import ConstantMean, DampedBiases, Mode
 from snapimpute.observations import Observations
 from snapimpute.plan import Plan
 from snapimpute.recipe import Center, Recipe, Weights
-from snapimpute.solvers import Result
+from snapimpute.solvers import FitOptions, Result
 from snapimpute.tuning import choose, xi_grid
 from snapimpute.types import Array
 
@@ -146,7 +146,7 @@ def _run(method: Method, known: Observations, hidden: Observations, alphabet: Al
     xis = [xi for xi in xi_grid(recipe) if xi > 0 or not method.discrete]
     choice = choose(known, recipe, xi=xis, random_state=random_state)
     plan = Plan(recipe, choice.lam, choice.xi, choice)
-    result = plan.fit(known, max_iter=300, tol=1e-4, random_state=random_state)
+    result = plan.fit(known, options=FitOptions(max_iter=300, tol=1e-4, random_state=random_state))
     if result.status.code == "interrupted":  # a half-fitted method has no place in a comparison
         raise KeyboardInterrupt(result.status.message)
     estimate = result.entries(hidden.rows, hidden.cols)

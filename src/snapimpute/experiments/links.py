@@ -39,6 +39,7 @@ from snapimpute.observations import Observations
 from snapimpute.operators import Sparse, partial_svd
 from snapimpute.plan import Plan
 from snapimpute.recipe import Center, Recipe, best_damping, fitted_biases
+from snapimpute.solvers import FitOptions
 from snapimpute.tuning import Search
 from snapimpute.types import Array
 
@@ -63,8 +64,8 @@ XI_STEPS = (0.0, 0.003, 0.03)
 strength matters little."""
 
 LIMITS: dict[str, Any] = {"max_rank": 50, "dtype": "float32"}
-PATH = {"max_iter": 15, "tol": 1e-3}
-LAST = {"max_iter": 40, "tol": 3e-4, "evaluate_every": 40}
+PATH: dict[str, Any] = {"max_iter": 15, "tol": 1e-3}
+LAST: dict[str, Any] = {"max_iter": 40, "tol": 3e-4, "evaluate_every": 40}
 """Of all fits, of those along a path, and of the last one; they are there for the sake of time. The rank often
 reaches its bound: with one of 120 the average precision of Soft-Impute was higher by 0.003 (facebook) and 0.005
 (polblogs, 80 % known; seed 0)."""
@@ -184,8 +185,8 @@ class Known:
     def _search(self, recipe: Recipe) -> Search:
         """A search by the squared error on the pairs that are held out."""
         parts = self.kept.observations, self.held.observations
-        limits = {"random_state": self.seed, **LIMITS, **PATH}
-        return Search(parts[0], recipe, "rmse", solver="ais-impute", limits=limits, folds=[parts])
+        options = FitOptions(random_state=self.seed, alphabet_term="auto", **LIMITS, **PATH)
+        return Search(parts[0], recipe, "rmse", solver="ais-impute", options=options, folds=[parts])
 
 
 @dataclass(frozen=True)
@@ -277,8 +278,9 @@ def _completed(discrete: str | None, centers: tuple[Center, ...]) -> Method:
         best = min(search.best.values(), key=lambda one: (one.score, one.xi))
         held = search.found[best][0]
         start = plain.starts.get(best.lam, [None])[0]
-        limits = {"random_state": known.seed, "x0": start, **LIMITS, **LAST}
-        result = Plan(search.recipe, best.lam, best.xi).fit(known.pairs.observations, "ais-impute", **limits)
+        options = FitOptions(random_state=known.seed, **LIMITS, **LAST)
+        plan = Plan(search.recipe, best.lam, best.xi)
+        result = plan.fit(known.pairs.observations, "ais-impute", options, x0=start)
         threshold = best_threshold(held.observations.values, held.estimate)
         xi = None if discrete is None else best.xi
         return Answer(result.entries, threshold, best.lam, xi, result.x.rank)

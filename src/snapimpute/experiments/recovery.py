@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from snapimpute.experiments.units import fingerprint
 from snapimpute.observations import Observations
 from snapimpute.recipe import Recipe
 from snapimpute.solvers import APG, Result
+from snapimpute.solvers.options import TUNING
 from snapimpute.tuning import Fit, largest_lam
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
@@ -168,7 +169,7 @@ def _tuned(
 
 
 def _path(recipe: Recipe, observations: Observations, lams: Sequence[float], xi: float) -> Iterator[Result]:
-    return Fit(observations, recipe, APG(), max_iter=MAX_ITER).down(lams, xi)
+    return Fit(observations, recipe, APG(), replace(TUNING, max_iter=MAX_ITER)).down(lams, xi)
 
 
 def _walk_down(

@@ -26,6 +26,7 @@ from snapimpute.rivals import (
     ThresholdCompletion,
     tuned,
 )
+from snapimpute.solvers import FitOptions
 from snapimpute.types import Array
 
 
@@ -91,8 +92,9 @@ def _rival(model: type[DiscreteModel], **options: Any) -> System:
 
 def _ours(discrete: str | None) -> System:
     def run(known: Observations, hidden: Observations, alphabet: Alphabet, seed: int) -> Answer:
-        plan = settle(known, alphabet, discrete=discrete, max_iter=60, tol=1e-3, random_state=seed)
-        result = plan.fit(known, max_iter=300, tol=1e-4, random_state=seed)
+        options = FitOptions(max_iter=300, tol=1e-4, random_state=seed)
+        plan = settle(known, alphabet, discrete=discrete, options=options)
+        result = plan.fit(known, options=options)
         estimate = result.entries(hidden.rows, hidden.cols)
         return Answer(estimate, alphabet.snap(estimate), plan.xi)
 

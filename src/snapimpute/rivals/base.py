@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from snapimpute.alphabet import Alphabet, AlphabetLike
 from snapimpute.observations import Observations
 from snapimpute.operators import LowRank
 from snapimpute.solvers import Result
+from snapimpute.solvers.options import FitKeywords
 from snapimpute.solvers.parameters import check_positive
 from snapimpute.tuning import LAM_RATIO, LAM_STEPS
 from snapimpute.types import Array
@@ -34,9 +35,9 @@ class DiscreteModel(ABC):
         *,
         lam: float,
         x0: LowRank | None = None,
-        **limits: Any,
+        **options: Unpack[FitKeywords],
     ) -> Self:
-        """Fit to observations, all of them symbols; ``limits`` (max_iter, tol, random_state) as in `solve`."""
+        """Fit to observations, all of them symbols; ``options`` (max_iter, tol, random_state) as in `solve`."""
 
     @classmethod
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,9 @@ from snapimpute.operators import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
 from snapimpute.rivals.base import DiscreteModel, checked, completed
-from snapimpute.solvers import Result, Solver, solve
+from snapimpute.solvers import FitOptions, Result, Solver
+from snapimpute.solvers.loop import run
+from snapimpute.solvers.options import FitKeywords
 from snapimpute.tuning import spectral_norm
 from snapimpute.types import Array
 
@@ -71,7 +73,7 @@ class MultinomialCompletion(DiscreteModel):
         x0: LowRank | None = None,
         solver: Solver[Any] | str = "auto",
         intercept: bool = False,
-        **limits: Any,
+        **options: Unpack[FitKeywords],
     ) -> Self:
         """Fit with an ordinary solver.
 
@@ -88,13 +90,14 @@ class MultinomialCompletion(DiscreteModel):
         intercept : bool
             Whether the log-odds are those of the observed frequencies plus X,
             not X alone. The authors have none.
-        **limits
+        **options
             As in `solve`: max_iter, tol, max_rank, random_state.
         """
         data, symbols = checked(observations, alphabet, lam)
         loss, blocks = cls._blocks(data, symbols)
         base = _frequencies(data, symbols) if intercept else None
-        result = solve(Problem(blocks, Nuclear(lam * loss.scale), None, base, loss), solver, x0=x0, **limits)
+        problem = Problem(blocks, Nuclear(lam * loss.scale), None, base, loss)
+        result = run(problem, solver, FitOptions(**options), x0=x0)
         return cls(symbols, lam, data.shape, completed(result))
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +16,10 @@ from snapimpute.operators import Dense, LowRank, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.rivals.base import DiscreteModel, checked, completed
-from snapimpute.solvers import Card, Result, Solver, solve
+from snapimpute.solvers import Card, FitOptions, Result, Solver
 from snapimpute.solvers.base import Context, State
+from snapimpute.solvers.loop import run
+from snapimpute.solvers.options import FitKeywords
 from snapimpute.solvers.parameters import check_positive
 from snapimpute.solvers.splitting import too_large
 from snapimpute.tuning import spectral_norm
@@ -76,7 +78,7 @@ class RobustDiscrete(DiscreteModel):
         x0: LowRank | None = None,
         mu: float | None = None,
         rho: float = 1.05,
-        **limits: Any,
+        **options: Unpack[FitKeywords],
     ) -> Self:
         """Run the augmented Lagrangian until Z and W meet.
 
@@ -90,13 +92,13 @@ class RobustDiscrete(DiscreteModel):
             Its nearest symbols are where Z starts off Ω; the symbol nearest to the mean if not given.
         mu, rho : float
             The first μ, and by what it grows; see `SymbolSplitting`.
-        **limits
+        **options
             As in `solve`: max_iter (1000 if not given), random_state, and tol
             (1e-3): stop when ‖Z − W‖ ≤ tol·‖Z‖.
         """
         data, symbols = checked(observations, alphabet, lam)
-        limits = {"max_iter": 1000, "tol": 1e-3, **limits}
-        result = solve(Problem(data, Nuclear(lam)), SymbolSplitting(symbols, mu, rho), x0=x0, **limits)
+        given = FitOptions(**({"max_iter": 1000, "tol": 1e-3} | options))
+        result = run(Problem(data, Nuclear(lam)), SymbolSplitting(symbols, mu, rho), given, x0=x0)
         return cls(symbols, lam, completed(result).extras["codes"], result)
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,8 +18,10 @@ from snapimpute.operators import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
 from snapimpute.rivals.base import DiscreteModel, checked, completed
-from snapimpute.solvers import NIAPG, Card, Result, solve
+from snapimpute.solvers import NIAPG, Card, FitOptions, Result
 from snapimpute.solvers.base import Context
+from snapimpute.solvers.loop import run
+from snapimpute.solvers.options import FitKeywords
 from snapimpute.solvers.parameters import check_count
 from snapimpute.solvers.safeguarded import RecentState
 from snapimpute.tuning import spectral_norm
@@ -75,7 +77,7 @@ class ThresholdCompletion(DiscreteModel):
         lam: float,
         x0: LowRank | None = None,
         rank: int = 10,
-        **limits: Any,
+        **options: Unpack[FitKeywords],
     ) -> Self:
         """Alternate between X and the thresholds.
 
@@ -89,7 +91,7 @@ class ThresholdCompletion(DiscreteModel):
             Where X starts; at 0 if not given.
         rank : int
             r.
-        **limits
+        **options
             As in `solve`: max_iter, tol (1e-4 if not given), random_state.
         """
         check_count("rank", rank)
@@ -97,7 +99,8 @@ class ThresholdCompletion(DiscreteModel):
         occurring, codes = _codes(data, symbols)
         loss = Thresholds(best_thresholds(np.zeros(len(data)), codes))
         problem = Problem(data.with_values(codes), Nuclear(lam * loss.scale), loss=loss)
-        result = solve(problem, AlternatingThresholds(), x0=x0, max_rank=rank, **{"tol": 1e-4, **limits})
+        given = FitOptions(max_rank=rank, **({"tol": 1e-4} | options))  # type: ignore[misc]  # refuses another max_rank
+        result = run(problem, AlternatingThresholds(), given, x0=x0)
         return cls(symbols, lam, occurring, completed(result).extras["thresholds"], result)
 
     @classmethod

@@ -9,8 +9,9 @@ from snapimpute.solvers.decomposition import PenaltyDecomposition
 from snapimpute.solvers.dual import SVT
 from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
 from snapimpute.solvers.forecast import Forecast, forecast
-from snapimpute.solvers.loop import AlphabetTerm, Precision, solve
+from snapimpute.solvers.loop import solve
 from snapimpute.solvers.majorised import MM
+from snapimpute.solvers.options import AlphabetTerm, FitOptions, Precision
 from snapimpute.solvers.path import AnnealPoint, PathPoint, anneal, path
 from snapimpute.solvers.proximal import APG, SoftImpute
 from snapimpute.solvers.registry import SOLVERS, Pick, fitting, named, pick
@@ -42,6 +43,7 @@ __all__ = [
     "Checkpoint",
     "DavisYin",
     "FaNCL",
+    "FitOptions",
     "Forecast",
     "Info",
     "LowRankSparse",

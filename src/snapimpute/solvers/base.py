@@ -25,7 +25,6 @@ ANY_SPECTRAL = tuple(SPECTRAL)
 class State:
     """State of a solver after an iteration; every field is given by name.
 
-
     ``x`` has orthonormal factors, so that ‖x‖_F = ‖s‖. ``change`` is ‖X⁺ − X‖_F
     of the last step. ``certificate`` measures how far x is from satisfying the
     first-order conditions; it is infinite while nothing is known. For proximal

@@ -11,6 +11,7 @@ import logging
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from snapimpute.penalties import ByColumn, CellPenalty
 from snapimpute.problem import Problem
 from snapimpute.sampling import NOISE, Sampler
 from snapimpute.solvers.base import Solver
+from snapimpute.solvers.options import FitOptions
 from snapimpute.solvers.proximal import Proximal
 from snapimpute.solvers.registry import SOLVERS, pick
 from snapimpute.solvers.splitting import DenseSolver
@@ -340,13 +342,23 @@ def announce(plan: Forecast) -> None:
     _told.update([plan.case] if serious else [])
 
 
-def look_ahead(problem: Problem, solver: Solver[Any] | str, place: Place | None = None, **how: Any) -> Forecast:
-    """Forecast a fit before `solve` begins: refuse one that is too large, and log the rest; options of `forecast`.
+def look_ahead(
+    problem: Problem, solver: Solver[Any] | str, options: FitOptions, place: Place | None = None
+) -> Forecast:
+    """Forecast a fit before `solve` begins: refuse one that is too large, and log the rest.
 
     Timing is skipped if its result would not be logged, as an iteration is surely
     short, and on other backends, which hold everything themselves.
     """
-    plan = forecast(problem, solver, timed=False, **how)
+    asked = partial(
+        forecast,
+        problem,
+        solver,
+        max_rank=options.max_rank,
+        alphabet_term=options.alphabet_term,
+        dtype=options.dtype,
+    )
+    plan = asked(timed=False)
     if place is not None:
         free = place.free_memory()
         plan = plan if free is None else replace(plan, available=free, held=0)
@@ -354,6 +366,6 @@ def look_ahead(problem: Problem, solver: Solver[Any] | str, place: Place | None 
     if place is not None:
         return plan
     if logger.isEnabledFor(logging.INFO) or sum(plan.work.flops.values()) > LONG * 1e9:
-        plan = forecast(problem, solver, **how)
+        plan = asked()
     announce(plan)
     return plan

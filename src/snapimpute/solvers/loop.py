@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,9 @@ from snapimpute.sampling import Sampler
 from snapimpute.solvers.base import Context, Solver, State
 from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
 from snapimpute.solvers.forecast import look_ahead
-from snapimpute.solvers.parameters import check_count
+from snapimpute.solvers.options import DEFAULT, AlphabetTerm, FitOptions, Precision
 from snapimpute.solvers.registry import Pick, check_able, pick
 from snapimpute.solvers.result import History, Info, Result, Status
-
-AlphabetTerm = Literal["tiled", "sampled", "auto"]
-Precision = Literal["float64", "float32"]
-ALPHABET_TERMS: tuple[str, ...] = get_args(AlphabetTerm)
-PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 SAMPLED_CELLS = 1 << 28
 """From so many cells on "auto" takes a sample: a pass over all of them takes about a second."""
@@ -129,11 +124,32 @@ def solve(
     >>> result.status.code, result.x.rank
     ('converged', 1)
     """
-    _check_limits(max_iter, tol, max_rank, evaluate_every)
-    _check_choice("alphabet_term", alphabet_term, ALPHABET_TERMS)
-    _check_choice("dtype", dtype, PRECISIONS)
+    options = FitOptions(
+        max_iter=max_iter,
+        tol=tol,
+        max_rank=max_rank,
+        evaluate_every=evaluate_every,
+        alphabet_term=alphabet_term,
+        backend=backend,
+        dtype=dtype,
+        random_state=random_state,
+    )
+    return run(problem, solver, options, x0=x0, callback=callback, checkpoint=checkpoint)
+
+
+def run(
+    problem: Problem,
+    solver: Solver[Any] | str = "auto",
+    options: FitOptions = DEFAULT,
+    *,
+    x0: LowRank | None = None,
+    callback: Callback | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+) -> Result:
+    """Minimise a problem with a solver, the options given whole; everything else as in `solve`."""
     given = place_of(problem.observations.values)  # None is numpy's memory
-    place = given or place_named(backend)
+    place = given or place_named(options.backend)
+    dtype = options.dtype
     start = LowRank.zeros(problem.shape, dtype) if x0 is None else x0.astype(dtype)
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
@@ -141,28 +157,25 @@ def solve(
     if dtype != "float64":
         check_able(picked.solver, "single")
     if place is not None:
-        _check_elsewhere(problem, picked.solver, backend)
-    alphabet_term = _term(problem, picked.solver, alphabet_term)
-    if given is None:
-        look_ahead(problem, picked.solver, place, max_rank=max_rank, alphabet_term=alphabet_term, dtype=dtype)
-    problem = problem.astype(dtype)
-    if alphabet_term == "sampled":
-        problem = replace(problem, sampler=Sampler(int(random_state)))
+        _check_elsewhere(problem, picked.solver, options.backend)
     where = "cpu" if place is None else place.name
-    fixed = {"max_rank": max_rank, "alphabet_term": alphabet_term, "backend": where, "dtype": dtype}
-    fixed |= {"random_state": random_state}
-    settings = _described(problem, picked) | {"max_iter": max_iter, "tol": tol} | fixed
+    options = replace(options, backend=where, alphabet_term=_term(problem, picked.solver, options.alphabet_term))
+    if given is None:
+        look_ahead(problem, picked.solver, options, place)
+    problem = problem.astype(dtype)
+    if options.alphabet_term == "sampled":
+        problem = replace(problem, sampler=Sampler(int(options.random_state)))
     keeper = None
     if checkpoint is not None:
-        all_else = fixed | {"x0": x0, "evaluate_every": evaluate_every}
-        keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, all_else, place)
+        keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, options.lasting() | {"x0": x0}, place)
     there = problem if place is None else place.guarded(lambda: problem.moved(place))
-    run = _Run(there, picked.solver, callback, evaluate_every, Context(max_rank, int(random_state)), keeper)
-    status = run.loop(start.moved(place), max_iter, tol)
+    running = _Run(there, picked.solver, options, callback, keeper)
+    status = running.loop(start.moved(place))
     if place is not None:
         status = replace(status, message=f"{status.message} Computed with {place.name}.")
-    history, name, x = run.history.columns(), picked.solver.objective_name, run.answer.moved(given)
-    return Result(x, problem.offsets, status, history, name, settings, run.extras, run.row)
+    history, name, x = running.history.columns(), picked.solver.objective_name, running.answer.moved(given)
+    settings = _described(problem, picked) | _limits(options)
+    return Result(x, problem.offsets, status, history, name, settings, running.extras, running.row)
 
 
 def _described(problem: Problem, picked: Pick) -> dict[str, Any]:
@@ -173,6 +186,13 @@ def _described(problem: Problem, picked: Pick) -> dict[str, Any]:
         "spectral": repr(problem.spectral),
         "discrete": repr(problem.discrete),
         "loss": repr(problem.loss),
+    }
+
+
+def _limits(options: FitOptions) -> dict[str, Any]:
+    """The options that a result tells of."""
+    return {"max_iter": options.max_iter, "tol": options.tol} | {
+        name: value for name, value in options.lasting().items() if name != "evaluate_every"
     }
 
 
@@ -201,12 +221,12 @@ class _Run:
         self,
         problem: Problem,
         solver: Solver[Any],
+        options: FitOptions,
         callback: Callback | None,
-        every: int,
-        context: Context,
         keeper: Keeper | None = None,
     ) -> None:
-        self.problem, self.solver, self.callback, self.every, self.context = problem, solver, callback, every, context
+        self.problem, self.solver, self.options, self.callback = problem, solver, options, callback
+        self.context = Context(options.max_rank, int(options.random_state))
         self.history = History()
         self.seconds = 0.0
         self.best = np.inf
@@ -215,8 +235,8 @@ class _Run:
         self.keeper = keeper
         self.unsaved: Saved | None = None
 
-    def loop(self, x0: LowRank, max_iter: int, tol: float) -> Status:
-        self.answer = x0
+    def loop(self, x0: LowRank) -> Status:
+        self.answer, tol = x0, self.options.tol
         try:
             resumed = self._resumed()
             state: State = self._timed(self.solver.init, x0) if resumed is None else resumed
@@ -226,7 +246,7 @@ class _Run:
                 resumed = None
                 settled = not state.pending and self.problem.settled(state.relative_change)
                 done = state.final or (tol > 0 and (state.measure <= tol or settled))
-                last = done or state.iteration >= max_iter
+                last = done or state.iteration >= self.options.max_iter
                 if last:
                     state = self._timed(self.solver.finish, state)
                 stop = self._record(state, last=last)
@@ -235,7 +255,7 @@ class _Run:
                 if last or stop:
                     self._save(done=True)
                     self.answer, self.extras, self.row = state.x, self.solver.extras(state), -1
-                    return self._ended(state, done, stop, tol)
+                    return self._ended(state, done, stop)
         except KeyboardInterrupt:
             self._save()
             return self._broken_off("interrupted", "Interrupted")
@@ -299,7 +319,7 @@ class _Run:
     def _record(self, state: State, *, last: bool) -> bool:
         """Append a row to the history; whether the callback asks to stop."""
         row: dict[str, Any] = {"iteration": state.iteration, "seconds": self.seconds}
-        if last or state.iteration % self.every == 0:
+        if last or state.iteration % self.options.evaluate_every == 0:
             self._evaluate(state, row)
         elif not np.isfinite(self.best):
             self.answer = state.x  # nothing to compare it with yet
@@ -344,8 +364,8 @@ class _Run:
             return False
         return bool(answer)
 
-    def _ended(self, state: State, done: bool, stop: bool, tol: float) -> Status:
-        what, iteration = self.solver.measures, state.iteration
+    def _ended(self, state: State, done: bool, stop: bool) -> Status:
+        what, iteration, tol = self.solver.measures, state.iteration, self.options.tol
         if state.final:
             return Status("converged", "Solved in one go: this method does not iterate here.")
         if done:
@@ -384,17 +404,3 @@ class _Run:
 def _quiet_overflow() -> np.errstate:
     """The loop itself looks for what is not finite, and says so in the status."""
     return np.errstate(over="ignore", invalid="ignore")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-
-
-def _check_limits(max_iter: int, tol: float, max_rank: int | None, evaluate_every: int) -> None:
-    check_count("max_iter", max_iter)
-    check_count("evaluate_every", evaluate_every)
-    if max_rank is not None:
-        check_count("max_rank", max_rank, otherwise=" or None")
-    if not tol >= 0:
-        raise ValueError(f"tol must be at least 0, got {tol}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from snapimpute.penalties import FractionalL0, widest
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Context, Solver
 from snapimpute.solvers.continuation import first_penalty
-from snapimpute.solvers.loop import solve
+from snapimpute.solvers.loop import Callback, run
+from snapimpute.solvers.options import FitKeywords, FitOptions
 from snapimpute.solvers.parameters import check_count, check_positive
 from snapimpute.solvers.proximal import SoftImpute
 from snapimpute.solvers.result import Result
@@ -39,7 +40,8 @@ def path(
     solver: Solver[Any] | str | None = None,
     *,
     smallest: float = 1e-2,
-    **options: Any,
+    callback: Callback | None = None,
+    **options: Unpack[FitKeywords],
 ) -> Iterator[PathPoint]:
     """Yield the solutions down a path of λ with warm starts, as Soft-Impute does.
 
@@ -54,7 +56,7 @@ def path(
         `SoftImpute` by default.
     smallest : float
         Last λ of a path that is not given, relative to its first.
-    **options
+    callback, **options
         As in `solve`: max_iter, tol, max_rank, random_state, …
 
     Examples
@@ -65,10 +67,11 @@ def path(
     [0, 1, 1]
     """
     x: LowRank | None = None
-    ladder = _ladder(problem, lams, smallest, int(options.get("random_state", 0)))
+    fitted = FitOptions(**options)
+    ladder = _ladder(problem, lams, smallest, int(fitted.random_state))
     for spectral in [problem.spectral.with_lam(lam) for lam in ladder]:  # all of them before any work
         stage = replace(problem, spectral=spectral)
-        result = solve(stage, SoftImpute() if solver is None else solver, x0=x, **options)
+        result = run(stage, SoftImpute() if solver is None else solver, fitted, x0=x, callback=callback)
         x = result.x
         yield PathPoint(spectral.lam, result)
         if result.status.code == "interrupted":
@@ -81,7 +84,9 @@ def anneal(
     *,
     steps: int = 8,
     first: float | None = None,
-    **options: Any,
+    x0: LowRank | None = None,
+    callback: Callback | None = None,
+    **options: Unpack[FitKeywords],
 ) -> Iterator[AnnealPoint]:
     """Yield the solutions while α of `FractionalL0` falls to that of the problem, as its authors do.
 
@@ -99,7 +104,7 @@ def anneal(
     first : float, optional
         The first α; by default the squared largest distance between neighbouring
         symbols.
-    **options
+    x0, callback, **options
         As in `solve`: max_iter, tol, max_rank, random_state, …
 
     Examples
@@ -118,10 +123,10 @@ def anneal(
     last = problem.discrete.alpha
     begin = max(widest(problem.discrete) if first is None else first, last)
     alphas = np.geomspace(begin, last, steps).tolist() if steps > 1 and begin > last else [last]
-    x: LowRank | None = options.pop("x0", None)
+    fitted, x = FitOptions(**options), x0
     for alpha in alphas:
         stage = replace(problem, discrete=problem.discrete.with_alpha(alpha))
-        result = solve(stage, solver, x0=x, **options)
+        result = run(stage, solver, fitted, x0=x, callback=callback)
         x = result.x
         yield AnnealPoint(alpha, result)
         if result.status.code == "interrupted":
