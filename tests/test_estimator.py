@@ -352,7 +352,7 @@ def test_nothing_is_tuned_when_everything_is_given(monkeypatch, X):
     monkeypatch.setattr(plan, "Search", fail)
     imputer = si.SnapImputer("1:5", **GIVEN).fit(X)
     with monkeypatch.context() as patch:
-        patch.setattr(estimator, "choose", fail)
+        patch.setattr(estimator, "Search", fail)
         assert si.SnapImputer("1:5", decide="nearest", **GIVEN).fit(X).choice_ is None
         with pytest.raises(AssertionError, match="tuned"):
             si.SnapImputer("1:5", **GIVEN).fit(X)
