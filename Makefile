@@ -31,7 +31,7 @@ bench: $(STAMP)
 
 # The paper's evaluation, in full: some hours. `make reproduce QUICK=--quick` takes minutes.
 reproduce: $(STAMP)
-	$(BIN)/snapimpute reproduce all $(QUICK) --out reproduce-output
+	$(BIN)/python -m reproduction all $(QUICK) --out reproduce-output
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

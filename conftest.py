@@ -1,21 +1,16 @@
-"""What pytest has to know before it collects the examples of the package."""
+"""Collection: fixtures that all tests share, and modules of backends that cannot be collected here."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
 
+pytest_plugins = ["tests.fixtures"]
+
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Modules of a backend whose library is not installed have no examples to run."""
-    if collection_path.parent.name != "backends":
+    """Leave out the examples of a backend whose library is not installed."""
+    if collection_path.parts[-3:-1] != ("backends", "torch"):
         return None
-    needs = {("arrays", "maps", "torch"): ["torch"], ("fused", "gather"): ["torch", "triton"]}
-    lost = [
-        library
-        for names, libraries in needs.items()
-        if collection_path.name.startswith(names)
-        for library in libraries
-        if importlib.util.find_spec(library) is None
-    ]
-    return True if lost else None
+    needs = ["torch", "triton"] if collection_path.name.startswith(("_fused", "_gather")) else ["torch"]
+    return True if any(importlib.util.find_spec(library) is None for library in needs) else None

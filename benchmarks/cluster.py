@@ -3,7 +3,8 @@
     python benchmarks/cluster.py [--small]
 
 Peak memory is what the system says of each process (VmHWM). Bytes are what all processes wrote to each other in an
-iteration, beside what `snapimpute.scaling` counts for the ranks of its iterates and the rounds of its partial SVD,
+iteration, beside what `snapimpute.solvers.cluster_forecast` counts for the ranks of its iterates and the
+rounds of its partial SVD,
 and for the rank alone, as a plan does. MovieLens-100k is fitted on the cluster and in one process.
 """
 
@@ -21,9 +22,9 @@ from distributed import Client, LocalCluster
 
 import snapimpute as si
 from common import save
-from snapimpute.recipe import offsets
-from snapimpute.scaling import bytes_sent, cluster_forecast
-from snapimpute.solvers import proximal
+from snapimpute.estimator.recipe import offsets
+from snapimpute.solvers.cluster_forecast import bytes_sent, cluster_forecast
+from snapimpute.solvers.proximal import gradient as proximal
 
 WORKERS, LIMIT, ITERATIONS = 2, "2GiB", 16
 

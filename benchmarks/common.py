@@ -20,8 +20,8 @@ import scipy
 from matplotlib.figure import Figure
 
 import snapimpute
-from snapimpute.files import write_atomically
-from snapimpute.operators.threads import thread_count
+from snapimpute.base.files import write_atomically
+from snapimpute.base.threads import thread_count
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -90,7 +90,7 @@ def peak_mib() -> float:
 
 def compile_everything() -> None:
     """Run all compiled code once on a toy, so that neither time nor memory of the compiler counts."""
-    data = snapimpute.datasets.low_rank_alphabet((300, 300), rank=2, alphabet="1:5", observed=0.2)
+    data = snapimpute.data.datasets.low_rank_alphabet((300, 300), rank=2, alphabet="1:5", observed=0.2)
     problem = snapimpute.Problem(data.observations, snapimpute.Nuclear(5.0), snapimpute.L1("1:5", xi=0.001))
     for dtype in ("float64", "float32"):
         for term in ("tiled", "sampled"):
@@ -99,7 +99,7 @@ def compile_everything() -> None:
 
 def movielens(share: float) -> tuple[snapimpute.Observations, Any]:
     """The observed share of MovieLens-100k, as in the reference table, and (rows, cols, values) of the rest."""
-    data = snapimpute.datasets.movielens_100k()
+    data = snapimpute.data.datasets.movielens_100k()
     order = np.random.default_rng(0).permutation(len(data))
     cells, hidden = np.split(order, [int(share * order.size)])
     observed = snapimpute.Observations.from_coo(data.rows[cells], data.cols[cells], data.values[cells], data.shape)

@@ -2,7 +2,7 @@
 
 MovieLens-100k, 80/20 random, three seeds, nothing tuned on the hidden fifth; on the
 first split myFM's ordered probit has .458, its regression rounded .437, Surprise SVD
-.419 (`snapimpute reproduce peers`). The votes with half of them hidden. New rows: a fifth of
+.419 (`python -m reproduction peers`). The votes with half of them hidden. New rows: a fifth of
 the users is left out of the fit, four fifths of the ratings of each are then folded
 in, against a fit to everything that is known.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 import snapimpute as si
 from common import RESULTS, compile_everything, save, show
-from snapimpute.report import figures
+from snapimpute.app.report import figures
 
 SEEDS = (0, 1, 2)
 EXACT, PROBIT, ECE, WORSE = 0.435, 0.4581, 0.03, 0.03

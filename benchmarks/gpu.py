@@ -36,7 +36,10 @@ import triton
 
 import snapimpute as si
 from gpu_parts import Parts, Rows, measure
-from snapimpute.backends import forms, fused, gathers, place_named
+from snapimpute.backends import place_named
+from snapimpute.backends.torch import _forms as forms
+from snapimpute.backends.torch import _fused as fused
+from snapimpute.backends.torch import _gathers as gathers
 
 DEVICE = "cuda"
 SHAPE, RATINGS = (200_948, 84_432), 32_000_000

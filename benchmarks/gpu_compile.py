@@ -23,7 +23,10 @@ from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gpu import MORE, PENALTIES
-from snapimpute.backends import forms, fused, gathers, place_named
+from snapimpute.backends import place_named
+from snapimpute.backends.torch import _forms as forms
+from snapimpute.backends.torch import _fused as fused
+from snapimpute.backends.torch import _gathers as gathers
 
 TARGET = GPUTarget("cuda", 90, 32)
 NAMES = {

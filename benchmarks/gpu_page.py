@@ -15,7 +15,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from gpu_parts import UNFINISHED, made
-from snapimpute.files import write_atomically
+from snapimpute.base.files import write_atomically
 
 HERE = Path(__file__).parent
 PAGES = HERE.parent / "docs" / "results"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from snapimpute.files import write_atomically
+from snapimpute.base.files import write_atomically
 
 Rows = list[dict[str, Any]]
 Parts = dict[str, Callable[[], Iterator[Rows]]]

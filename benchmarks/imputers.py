@@ -45,9 +45,9 @@ import numpy as np
 import snapimpute as si
 from common import save, show
 from memory import compile_everything, peak_mib
-from snapimpute.baselines import DampedBiases
-from snapimpute.datasets import DatasetUnavailable
-from snapimpute.experiments import peers
+from reproduction import peers
+from snapimpute.data.datasets import DatasetUnavailable
+from snapimpute.evaluation.baselines import DampedBiases
 
 WANTED_RATIO = 20.0
 SHARES, LAM, THREADS = (0.2, 0.8), 10.0, 2

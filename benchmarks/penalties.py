@@ -8,8 +8,8 @@ import numpy as np
 
 import snapimpute as si
 from common import best_of, blas_speed, save, show
-from snapimpute.operators import LowRank, MappedLowRank
-from snapimpute.operators.threads import single_threaded_blas
+from snapimpute.base.threads import single_threaded_blas
+from snapimpute.linalg import LowRank, MappedLowRank
 
 CELLS = 1 << 17  # a tile
 RANK = 32

@@ -9,8 +9,8 @@ import numpy as np
 
 import snapimpute as si
 from common import save, show
-from snapimpute.datasets import DatasetUnavailable
-from snapimpute.experiments import published
+from reproduction import published
+from snapimpute.data.datasets import DatasetUnavailable
 
 
 def soft_impute() -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 
 import snapimpute as si
 from common import save, show
-from snapimpute.datasets import DatasetUnavailable
+from snapimpute.data.datasets import DatasetUnavailable
 from snapimpute.solvers import SOLVERS, AISImpute, Info, fitting
 
 CLOSE, PATIENCE = 1e-4, 40.0

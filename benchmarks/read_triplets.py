@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from common import in_process, peak_mib, save, show
-from snapimpute.formats import AlphabetSpec, Options, read_file
+from snapimpute.app.io import AlphabetSpec, Options, read_file
 
 SHAPE, LINES = (200_000, 20_000), 20_000_000
 LIMIT_S, LIMIT_MIB = 60, 4096

@@ -46,13 +46,14 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 import snapimpute as si
 from common import save, show
-from snapimpute.datasets import DatasetUnavailable
-from snapimpute.operators import LowRank, MatrixOperator, partial_svd
-from snapimpute.operators.svd import GUARD, orthonormal
-from snapimpute.operators.threads import single_threaded_blas
-from snapimpute.recipe import offsets
-from snapimpute.solvers import APG, proximal
+from snapimpute.base.threads import single_threaded_blas
+from snapimpute.data.datasets import DatasetUnavailable
+from snapimpute.estimator.recipe import offsets
+from snapimpute.linalg import LowRank, MatrixOperator, partial_svd
+from snapimpute.linalg.svd import GUARD, orthonormal
+from snapimpute.solvers import APG
 from snapimpute.solvers.base import Context
+from snapimpute.solvers.proximal import gradient as proximal
 
 LAM, XI, ITERATIONS = 10.0, 0.01, (2, 10, 50)
 LARGE_SHAPE, LARGE_OBSERVED, LARGE_LAM, LARGE_ITERATIONS = (20_000, 10_000), 0.01, 38.0, (2, 10)

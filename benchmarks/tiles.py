@@ -14,7 +14,7 @@ import numpy as np
 
 import snapimpute as si
 from common import best_of, blas_speed, picture, save, show
-from snapimpute.operators import LowRank, MappedLowRank, tiled
+from snapimpute.linalg import LowRank, MappedLowRank, tiled
 
 SHAPE, RANK, COLUMNS = (71_567, 10_681), 32, 32
 WANTED = 0.75

@@ -29,7 +29,7 @@ from snapimpute import (
     Ridge,
     TruncatedNuclear,
 )
-from snapimpute.datasets import low_rank_alphabet
+from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.penalties import DiscretePenalty
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,18 +20,25 @@ MODULES = {
     for path in sorted(ROOT.rglob("*.py"))
 }
 
-LAYERS = [
-    ["types", "files", "machine", "display"],
-    ["alphabet"],
-    ["checks"],
-    ["observations"],
-    ["penalties", "operators", "losses"],
-    ["discreteness", "backends"],
-    ["sampling"],
+STOREYS = [
+    ["base"],
+    ["data"],
+    ["penalties", "linalg"],
+    ["backends"],
     ["problem"],
     ["solvers"],
+    ["evaluation"],
+    ["estimator"],
+    ["views"],
+    ["app"],
 ]
-"""From the bottom up; parts of one layer do not know each other. All else but `cli` stands above, `cli` on top."""
+"""From the bottom up. A module imports its own package and storeys below it, wherever in the file the import stands.
+
+Two packages of one storey do not know each other. `__init__` and `__main__` are the doors: only they may reach up.
+"""
+
+DOORS = {"snapimpute": set(), "snapimpute.__main__": {"app"}}
+"""Modules at the top, and what they may load when they are imported themselves."""
 
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50
@@ -51,11 +59,13 @@ def imports(module: str, *, only_on_import: bool = False) -> Iterator[tuple[int,
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}:{node.lineno}: write the import in full, not relative to the package"
             source = node.module or ""
-            # "from snapimpute import metrics" imports the module snapimpute.metrics
+            # "from snapimpute import metrics" imports the module snapimpute.evaluation.metrics
             yield from (
                 (node.lineno, name if (name := f"{source}.{alias.name}") in MODULES else source)
                 for alias in node.names
             )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from ((node.lineno, name) for name in _named_in(node.value))
         lazy = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
             isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         )
@@ -63,20 +73,26 @@ def imports(module: str, *, only_on_import: bool = False) -> Iterator[tuple[int,
             waiting.extend(ast.iter_child_nodes(node))
 
 
-def part(module: str) -> str:
-    """The top-level part that a module of the package belongs to."""
+def _named_in(text: str) -> Iterator[str]:
+    """Modules that a string names in full, as those that `import_module` and `PackageLoader` take."""
+    if re.fullmatch(r"snapimpute(\.\w+)*\.?", text):
+        name = text.rstrip(".")
+        if name in MODULES and name != "snapimpute":
+            yield name
+
+
+def room(module: str) -> str:
+    """The package of the first level that a module of the library belongs to."""
     return module.split(".")[1] if "." in module else "snapimpute"
 
 
-def height(name: str) -> int:
-    for level, layer in enumerate(LAYERS):
-        if name in layer:
-            return level
-    return len(LAYERS) + (name == "cli") + 2 * (name == "__main__")
+def storey(name: str) -> int:
+    return next(level for level, rooms in enumerate(STOREYS) if name in rooms)
 
 
-def inner_imports(module: str) -> Iterator[tuple[int, str]]:
-    return ((line, name) for line, name in imports(module) if name.split(".")[0] == "snapimpute")
+def inner_imports(module: str, *, only_on_import: bool = False) -> Iterator[tuple[int, str]]:
+    found = imports(module, only_on_import=only_on_import)
+    return ((line, name) for line, name in found if name.split(".")[0] == "snapimpute")
 
 
 def outer_users(library: str) -> dict[str, list[int]]:
@@ -90,26 +106,50 @@ def outer_users(library: str) -> dict[str, list[int]]:
 
 
 # ---------------------------------------------------------------- direction
-@pytest.mark.parametrize("module", [m for m in MODULES if m != "snapimpute"])
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - DOORS.keys()))
 def test_imports_point_down(module):
-    """A module imports its own part and parts below it, never one above or beside it in a layer."""
-    here = part(module)
+    """A module imports its own package and storeys below, never one above or beside it."""
+    here = room(module)
     for line, name in inner_imports(module):
-        there = part(name)
-        if there == here:
-            continue
+        there = room(name)
         where = f"{module}:{line} imports {name}"
         if there == "snapimpute":
-            assert here == "cli", f"{where}: only the command line may import the root; name the module"
-            continue
-        free = len(LAYERS)  # the parts above the solvers may use each other
-        allowed = height(there) < height(here) or height(there) == height(here) == free
-        assert allowed, f"{where}: {there} does not stand below {here} in {LAYERS}"
+            assert here == "app", f"{where}: only the command line may import the root; name the module"
+        elif there != here:
+            assert storey(there) < storey(here), f"{where}: {there} does not stand below {here} in {STOREYS}"
 
 
-def test_root_does_not_import_the_command_line():
-    """`import snapimpute` is for programs: no command line comes with it."""
-    assert [name for _, name in inner_imports("snapimpute") if part(name) == "cli"] == []
+@pytest.mark.parametrize("module", DOORS)
+def test_doors_load_little(module):
+    """`import snapimpute` loads no storey, and never the command line; `python -m snapimpute` loads that alone."""
+    assert {room(name) for _, name in inner_imports(module, only_on_import=True)} <= DOORS[module]
+    if module == "snapimpute":
+        assert "app" not in {room(name) for _, name in inner_imports(module)}
+
+
+def test_the_storeys_are_the_packages():
+    """Each package is in one storey, and the top holds two modules."""
+    rooms = [name for rooms in STOREYS for name in rooms]
+    assert sorted(rooms) == sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def test_private_modules_stay_in_their_package():
+    """A module whose name begins with an underscore is imported by its own package only."""
+    strangers = [
+        f"{module}:{line} imports {name}"
+        for module in MODULES
+        for line, name in inner_imports(module)
+        if name.rpartition(".")[2].startswith("_")
+        and not name.endswith("__")
+        and not f"{module}.".startswith(f"{name.rpartition('.')[0]}.")
+    ]
+    assert strangers == []
+
+
+def test_the_product_does_not_know_its_research():
+    """Nothing in the package imports `reproduction`, which is not shipped with it."""
+    assert outer_users("reproduction") == {}
 
 
 def test_imports_run_in_no_circle():
@@ -140,24 +180,26 @@ def test_imports_run_in_no_circle():
 # ---------------------------------------------------------------- other libraries
 @pytest.mark.parametrize("library", ["rich", "typer"])
 def test_terminal_libraries_stay_in_the_command_line(library):
-    """The core is quiet: what draws on terminals is imported under cli only."""
-    others = {module: lines for module, lines in outer_users(library).items() if part(module) != "cli"}
-    assert others == {}, f"{library} belongs under snapimpute.cli"
+    """The core is quiet: libraries that draw on terminals are imported by the command line only."""
+    others = {
+        module: lines for module, lines in outer_users(library).items() if not module.startswith("snapimpute.app.cli")
+    }
+    assert others == {}, f"{library} belongs under snapimpute.app.cli"
 
 
-def test_pictures_are_drawn_in_four_modules():
+def test_pictures_are_drawn_in_two_modules():
     """matplotlib is known to what draws into axes, which loads it when it draws, and to what writes figures."""
-    users = set(outer_users("matplotlib"))
-    files = {"snapimpute.report.figures", "snapimpute.report.study_figures", "snapimpute.experiments.curves"}
-    assert users == {"snapimpute.plots", *files}
-    assert "matplotlib" not in {name.split(".")[0] for _, name in imports("snapimpute.plots", only_on_import=True)}
+    assert set(outer_users("matplotlib")) == {"snapimpute.views.plots", "snapimpute.app.report.figures"}
+    assert "matplotlib" not in {
+        name.split(".")[0] for _, name in imports("snapimpute.views.plots", only_on_import=True)
+    }
 
 
 @pytest.mark.parametrize("library", ["plotly", "jinja2"])
 def test_pages_are_made_in_one_module(library):
     """plotly and jinja2 are each known to one module, of the report."""
     users = outer_users(library)
-    assert [part(module) for module in users] == ["report"], f"{library} belongs in one module, not {sorted(users)}"
+    assert [module.rpartition(".")[0] for module in users] == ["snapimpute.app.report"], sorted(users)
 
 
 @pytest.mark.parametrize("library", ["torch", "dask", "distributed", "cvxpy", "pandas", "polars", "plotly", "jinja2"])
@@ -172,8 +214,10 @@ def test_optional_libraries_are_imported_when_used(library):
     assert early == [], f"move the import of {library} into the function that needs it"
 
 
-BEHIND = {module for module in MODULES if module.startswith("snapimpute.backends.")}
-"""Modules that need torch as a whole; only `snapimpute.backends` leads to them, when one is asked for."""
+BEHIND = {
+    module for module in MODULES if module.startswith(("snapimpute.backends.torch.", "snapimpute.backends.dask."))
+}
+"""Modules that need torch or Dask as a whole; they are imported when their backend is asked for."""
 
 
 def test_the_modules_of_a_backend_wait_until_it_is_asked_for():
@@ -185,7 +229,7 @@ def test_the_modules_of_a_backend_wait_until_it_is_asked_for():
         if name in BEHIND and module not in BEHIND
     ]
     assert early == []
-    assert {part(module) for module in outer_users("torch")} == {"backends"}
+    assert {module.rpartition(".")[0] for module in outer_users("torch")} == {"snapimpute.backends.torch"}
 
 
 HEAVY = ["numba", "scipy", "sklearn", "matplotlib", "pandas", "polars", "pyarrow"]
@@ -204,7 +248,7 @@ def test_every_public_name_is_found_when_it_is_asked_for():
     # in a process of its own: here most of them have been imported already
     found = "[type(getattr(si, name)).__name__ == 'module' for name in si.__all__]"
     code = f"import snapimpute as si; print(*{found}, set(si.__all__) <= set(vars(si)))"
-    modules = [snapimpute._HOMES[name] is None for name in snapimpute.__all__]
+    modules = [name in snapimpute._MODULES for name in snapimpute.__all__]
     assert _printed(code).split() == [str(one) for one in (*modules, True)]
     assert _printed("from snapimpute import *; print(solve.__module__)").strip() == "snapimpute.solvers.loop"
     assert not hasattr(snapimpute, "SnapImputator")
@@ -213,12 +257,12 @@ def test_every_public_name_is_found_when_it_is_asked_for():
 def test_type_checkers_see_the_names_where_they_are_found():
     """What the root imports for type checkers is __all__, from the modules that the names are taken from."""
     seen = {
-        alias.name: (node.module or "").removeprefix("snapimpute").removeprefix(".") or None
+        alias.name: (node.module or "").removeprefix("snapimpute").removeprefix(".")
         for node in ast.walk(tree("snapimpute"))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("snapimpute")
         for alias in node.names
     }
-    assert seen == snapimpute._HOMES
+    assert seen == snapimpute._MODULES | snapimpute._NAMES
     assert sorted(seen) == sorted(snapimpute.__all__)
 
 
@@ -255,8 +299,9 @@ def test_modules_and_functions_stay_short(module):
 
 
 def test_the_checks_see_the_package():
-    """The list of modules holds the parts that these tests are about, so that none passes for want of files."""
-    parts = {part(module) for module in MODULES}
-    assert {name for layer in LAYERS for name in layer} | {"cli"} <= parts
-    assert any(name == "numpy" for _, name in imports("snapimpute.problem"))
-    assert any(name == "snapimpute.observations" for _, name in imports("snapimpute.problem"))
+    """The list of modules holds every storey, and imports of every kind are found."""
+    assert {name for rooms in STOREYS for name in rooms} <= {room(module) for module in MODULES}
+    assert any(name == "numpy" for _, name in imports("snapimpute.problem.problem"))
+    assert any(name == "snapimpute.data.observations" for _, name in imports("snapimpute.problem.problem"))
+    named = {name for _, name in imports("snapimpute.app.report.page")}
+    assert "snapimpute.app.report" in named  # by a string

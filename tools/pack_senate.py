@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-TARGET = Path(__file__).resolve().parents[1] / "src" / "snapimpute" / "datasets" / "data"
+TARGET = Path(__file__).resolve().parents[1] / "src" / "snapimpute" / "data" / "datasets" / "data"
 CODES = {"0": 0, "1": 1, "": -1}
 
 

@@ -61,7 +61,7 @@ def run(command: str, folder: Path) -> str:
 
 def _here(arguments: list[str], folder: Path) -> str:
     """Run our command in this process, which saves the seconds that its imports take."""
-    from snapimpute.cli import main as command
+    from snapimpute.app.cli import main as command
 
     buffer = io.BytesIO()
     out = io.TextIOWrapper(buffer, encoding="utf-8", write_through=True)

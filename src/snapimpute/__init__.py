@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from snapimpute import baselines, datasets, evaluation, metrics, penalties, plots, rivals, solvers, tuning
-    from snapimpute.alphabet import Alphabet
+    from snapimpute import penalties, solvers
     from snapimpute.backends import cluster
-    from snapimpute.estimator import SnapImputer, complete, load
-    from snapimpute.observations import Observations
-    from snapimpute.operators import LowRank
+    from snapimpute.data import datasets
+    from snapimpute.data.alphabet import Alphabet
+    from snapimpute.data.observations import Observations
+    from snapimpute.estimator import tuning
+    from snapimpute.estimator.evaluation import evaluate
+    from snapimpute.estimator.imputer import SnapImputer, complete, load
+    from snapimpute.evaluation import baselines, metrics
+    from snapimpute.linalg import LowRank
     from snapimpute.penalties import (
         L0,
         L1,
@@ -31,33 +35,46 @@ if TYPE_CHECKING:
     )
     from snapimpute.problem import Problem
     from snapimpute.solvers import Result, certify, forecast, solve
+    from snapimpute.views import plots
 
-_HOMES = {
-    **dict.fromkeys(("baselines", "datasets", "evaluation", "metrics", "penalties")),
-    **dict.fromkeys(("plots", "rivals", "solvers", "tuning")),
-    "Alphabet": "alphabet",
-    "Observations": "observations",
-    "LowRank": "operators",
+_MODULES = {
+    "baselines": "evaluation",
+    "datasets": "data",
+    "metrics": "evaluation",
+    "penalties": "",
+    "plots": "views",
+    "solvers": "",
+    "tuning": "estimator",
+}
+"""Every public module, and the package below this one that holds it."""
+
+_NAMES = {
+    "Alphabet": "data.alphabet",
+    "Observations": "data.observations",
+    "LowRank": "linalg",
     "Problem": "problem",
     "cluster": "backends",
+    "evaluate": "estimator.evaluation",
     **dict.fromkeys(("Result", "certify", "forecast", "solve"), "solvers"),
-    **dict.fromkeys(("SnapImputer", "complete", "load"), "estimator"),
+    **dict.fromkeys(("SnapImputer", "complete", "load"), "estimator.imputer"),
     **dict.fromkeys(("L0", "L1", "L2", "ByColumn", "ComposedL1", "FractionalL0", "Lp", "Ridge"), "penalties"),
     **dict.fromkeys(("MCP", "SCAD", "CappedL1", "LogSum", "Nuclear", "Rank", "TruncatedNuclear"), "penalties"),
 }
-"""Every public name and the module it comes from; None says that it is a module itself."""
+"""Every other public name, and the module it comes from."""
 
 
 if not TYPE_CHECKING:  # type checkers know the names from above, and so can tell a name that is not there
 
     def __getattr__(name: str) -> Any:
         """Import what is asked for when it is first used: numba, scipy and scikit-learn take a second or two."""
-        if name not in _HOMES:
+        if name in _MODULES:
+            found = import_module(".".join(filter(None, ("snapimpute", _MODULES[name], name))))
+        elif name in _NAMES:
+            found = getattr(import_module(f"snapimpute.{_NAMES[name]}"), name)
+        else:
             raise AttributeError(f"module 'snapimpute' has no attribute {name!r}")
-        home = _HOMES[name]
-        found = import_module(f"snapimpute.{home or name}")
-        globals()[name] = found if home is None else getattr(found, name)
-        return globals()[name]
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
@@ -91,13 +108,12 @@ __all__ = [
     "cluster",
     "complete",
     "datasets",
-    "evaluation",
+    "evaluate",
     "forecast",
     "load",
     "metrics",
     "penalties",
     "plots",
-    "rivals",
     "solve",
     "solvers",
     "tuning",

@@ -1,6 +1,6 @@
 """`python -m snapimpute`: the command."""
 
-from snapimpute.cli import main
+from snapimpute.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snapimpute.operators.place import Place
+from snapimpute.linalg.backend import Place
 
 if TYPE_CHECKING:
-    from snapimpute.backends.workers import Cluster
+    from snapimpute.backends.dask.workers import Cluster
 
 BACKENDS = ("cpu", "torch", "torch:cpu", "torch:cuda", "dask")
 """Names that `solve` takes; "torch:cuda:1" and the like name one of several devices."""
@@ -36,10 +36,10 @@ def place_named(backend: str) -> Place | None:
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
     try:
         if kind == "dask":
-            from snapimpute.backends.dask_place import dask_place
+            from snapimpute.backends.dask.place import dask_place
 
             return dask_place()
-        from snapimpute.backends.torch_place import torch_place
+        from snapimpute.backends.torch.place import torch_place
     except ModuleNotFoundError as err:
         raise _missing(f'backend="{backend}"', kind, err) from None
     return torch_place(device or None)
@@ -65,7 +65,7 @@ def cluster(client: Any = None) -> Cluster:
     >>> ratings = cluster(Client("tcp://scheduler:8786")).read_parquet("ratings/*.parquet")  # doctest: +SKIP
     """
     try:
-        from snapimpute.backends.workers import Cluster
+        from snapimpute.backends.dask.workers import Cluster
     except ModuleNotFoundError as err:
         raise _missing("a cluster", "dask", err) from None
     return Cluster.of(client)

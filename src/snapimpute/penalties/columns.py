@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.files import stored
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array
+from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.penalties.discrete import DiscretePenalty
-from snapimpute.types import Array
 
 Columns = NDArray[np.intp]
 

@@ -14,10 +14,10 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from snapimpute.alphabet import Alphabet, AlphabetLike
-from snapimpute.files import stored
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array, CellMap
+from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.penalties import kernels
-from snapimpute.types import Array, CellMap
 
 Kind = Literal["value", "prox", "envelope", "landing"]
 

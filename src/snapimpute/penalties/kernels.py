@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from snapimpute.types import Array, CellMap
+from snapimpute.base.types import Array, CellMap
 
 _BLOCK = 1024
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from snapimpute.files import stored
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array
 from snapimpute.penalties.discrete import DiscretePenalty, Weighted, check_step
-from snapimpute.types import Array
 
 
 @dataclass(frozen=True)

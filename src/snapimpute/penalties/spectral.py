@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from snapimpute.files import stored
-from snapimpute.types import Array
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array
 
 
 class SpectralPenalty(ABC):

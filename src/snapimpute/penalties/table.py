@@ -20,8 +20,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from snapimpute.base.types import Array
 from snapimpute.penalties.kernels import run
-from snapimpute.types import Array
 
 TOLERANCE = 1e-11
 """Of the interpolation, relative to the symbols."""

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from snapimpute.alphabet import AlphabetLike
-from snapimpute.files import stored
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array, CellMap
+from snapimpute.data.alphabet import AlphabetLike
 from snapimpute.penalties import kernels
 from snapimpute.penalties.discrete import SymbolPenalty, check_step
 from snapimpute.penalties.table import Family, Tabulated, tabulated_prox
-from snapimpute.types import Array, CellMap
 
 
 class _Key(NamedTuple):

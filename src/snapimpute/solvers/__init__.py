@@ -1,25 +1,25 @@
 """Solvers, and the loop that runs them."""
 
-from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Card, Solver
 from snapimpute.solvers.certificate import Certificate, certify
 from snapimpute.solvers.checkpoint import Checkpoint
-from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
-from snapimpute.solvers.decomposition import PenaltyDecomposition
-from snapimpute.solvers.dual import SVT
-from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
+from snapimpute.solvers.classical.dual import SVT
+from snapimpute.solvers.classical.sdp import SDP
+from snapimpute.solvers.classical.sparse import LowRankSparse
+from snapimpute.solvers.factored.als import ALS
+from snapimpute.solvers.factored.manifold import AltMin, OptSpace, SunLuo
 from snapimpute.solvers.forecast import Forecast, forecast
 from snapimpute.solvers.loop import solve
-from snapimpute.solvers.majorised import MM
 from snapimpute.solvers.options import AlphabetTerm, FitOptions, Precision
 from snapimpute.solvers.path import AnnealPoint, PathPoint, anneal, path
-from snapimpute.solvers.proximal import APG, SoftImpute
+from snapimpute.solvers.proximal.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.proximal.gradient import APG, SoftImpute
+from snapimpute.solvers.proximal.safeguarded import NIAPG, NMAPG, FaNCL
 from snapimpute.solvers.registry import SOLVERS, Pick, fitting, named, pick
 from snapimpute.solvers.result import Info, Result, Status
-from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
-from snapimpute.solvers.sdp import SDP
-from snapimpute.solvers.sparse import LowRankSparse
-from snapimpute.solvers.splitting import ADMM, DavisYin
+from snapimpute.solvers.splitting.decomposition import PenaltyDecomposition
+from snapimpute.solvers.splitting.dense import ADMM, DavisYin
+from snapimpute.solvers.splitting.majorised import MM
 
 __all__ = [
     "ADMM",

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from snapimpute.files import stored
-from snapimpute.losses import Squares
-from snapimpute.operators import LowRank
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array
+from snapimpute.linalg import LowRank
 from snapimpute.penalties import SPECTRAL
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.types import Array
+from snapimpute.problem.losses import Squares
 
 ANY_SPECTRAL = tuple(SPECTRAL)
 """The names of all spectral penalties."""

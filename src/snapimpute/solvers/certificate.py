@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapimpute.losses import Squares
-from snapimpute.operators import LowRank, Scaled, Sum, partial_svd
+from snapimpute.linalg import LowRank, Scaled, Sum, partial_svd
 from snapimpute.problem import Problem
+from snapimpute.problem.losses import Squares
 
 ACCURACY = 1e-6
 """Error of the spectral norm of the gradient, relative to λ."""

@@ -29,18 +29,18 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as as_safetensors
 
-from snapimpute.alphabet import Alphabet
-from snapimpute.files import stored, write_atomically
-from snapimpute.operators import LowRank, Sample
-from snapimpute.operators.place import Place
+from snapimpute.base.files import stored, write_atomically
+from snapimpute.data.alphabet import Alphabet
+from snapimpute.linalg import LowRank, Sample
+from snapimpute.linalg.backend import Place
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
 from snapimpute.problem import Problem, Terms
-from snapimpute.sampling import Drawn
+from snapimpute.problem.sampling import Drawn
 from snapimpute.solvers.base import Solver, State
-from snapimpute.solvers.factored import Barrier
-from snapimpute.solvers.proximal import Limit, Move, Point
+from snapimpute.solvers.factored.manifold import Barrier
+from snapimpute.solvers.proximal.gradient import Limit, Move, Point
 from snapimpute.solvers.registry import SOLVERS
-from snapimpute.solvers.tree import Decoder, Encoder, Known, Tensors, digest, known_by_name, name_of
+from snapimpute.solvers.serialise import Decoder, Encoder, Known, Tensors, digest, known_by_name, name_of
 
 FORMAT, FORMAT_VERSION = "snapimpute checkpoint", 2
 """What a file calls itself; the second changes whenever older files cannot be read any more."""

@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from snapimpute.machine import VARIABLE, available_memory, clock, in_words, operations_in_words, seconds_in_words
-from snapimpute.observations import Observations
-from snapimpute.operators import LowRank, MappedLowRank, Sample, Sparse, sampled_sum
-from snapimpute.operators.place import Place
-from snapimpute.operators.svd import orthonormal
-from snapimpute.operators.threads import single_threaded_blas, thread_count
-from snapimpute.operators.tiled import MAP_COST, TILE_ROWS, WORTH_SINGLE
+from snapimpute.base.machine import VARIABLE, available_memory, clock, in_words, operations_in_words, seconds_in_words
+from snapimpute.base.threads import single_threaded_blas, thread_count
+from snapimpute.data.observations import Observations
+from snapimpute.linalg import LowRank, MappedLowRank, Sample, Sparse, sampled_sum
+from snapimpute.linalg.backend import Place
+from snapimpute.linalg.svd import orthonormal
+from snapimpute.linalg.tiled import MAP_COST, TILE_ROWS, WORTH_SINGLE
 from snapimpute.penalties import ByColumn, CellPenalty
 from snapimpute.problem import Problem
-from snapimpute.sampling import NOISE, Sampler
+from snapimpute.problem.sampling import NOISE, Sampler
+from snapimpute.solvers._workload import HABITS, STREAMS, TYPICAL, Case, Parts, Work
 from snapimpute.solvers.base import Solver
 from snapimpute.solvers.options import FitOptions
-from snapimpute.solvers.proximal import Proximal
+from snapimpute.solvers.proximal.gradient import Proximal
 from snapimpute.solvers.registry import SOLVERS, pick
-from snapimpute.solvers.splitting import DenseSolver
-from snapimpute.solvers.workload import HABITS, STREAMS, TYPICAL, Case, Parts, Work
+from snapimpute.solvers.splitting.dense import DenseSolver
 
 LONG, WORTH_SAMPLING = 5.0, 10.0  # seconds of an iteration: for a warning, and for advice to sample its tiles
 WORTH_TIMING, PIECE = 1e7, 5e7  # operations: of the least iteration timed, of the piece on each thread

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from snapimpute.backends import place_named
-from snapimpute.losses import Squares
-from snapimpute.operators import LowRank
-from snapimpute.operators.place import place_of
-from snapimpute.operators.threads import single_threaded_blas
+from snapimpute.base.threads import single_threaded_blas
+from snapimpute.linalg import LowRank
+from snapimpute.linalg.backend import place_of
 from snapimpute.problem import Problem
-from snapimpute.sampling import Sampler
+from snapimpute.problem.losses import Squares
+from snapimpute.problem.sampling import Sampler
 from snapimpute.solvers.base import Context, Solver, State
 from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
 from snapimpute.solvers.forecast import look_ahead
@@ -82,7 +82,7 @@ def solve(
     alphabet_term : {"tiled", "sampled", "auto"}
         Whether a discrete penalty is computed on all cells, tile by tile, or
         estimated on a sample of them that is drawn anew in every iteration (see
-        `snapimpute.sampling`). The history then has the columns share, noise
+        `snapimpute.problem.sampling`). The history then has the columns share, noise
         and doubt, its objective is an estimate with the standard error doubt, and
         its certificate is that of the estimated gradient, whose noise it does not count.
         "auto" takes a sample above 2²⁸ cells, if the solver can work with one.

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from snapimpute.operators import LowRank
+from snapimpute.linalg import LowRank
 from snapimpute.penalties import FractionalL0, widest
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Context, Solver
-from snapimpute.solvers.continuation import first_penalty
 from snapimpute.solvers.loop import Callback, run
 from snapimpute.solvers.options import FitKeywords, FitOptions
 from snapimpute.solvers.parameters import check_count, check_positive
-from snapimpute.solvers.proximal import SoftImpute
+from snapimpute.solvers.proximal.continuation import first_penalty
+from snapimpute.solvers.proximal.gradient import SoftImpute
 from snapimpute.solvers.result import Result
 
 

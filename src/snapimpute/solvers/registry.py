@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from snapimpute.problem import Problem
-from snapimpute.solvers.als import ALS
 from snapimpute.solvers.base import Solver
-from snapimpute.solvers.continuation import APGL, FPC, FPCA, AISImpute
-from snapimpute.solvers.decomposition import PenaltyDecomposition
-from snapimpute.solvers.dual import SVT
-from snapimpute.solvers.factored import AltMin, OptSpace, SunLuo
-from snapimpute.solvers.majorised import MM
-from snapimpute.solvers.proximal import APG, SoftImpute
-from snapimpute.solvers.safeguarded import NIAPG, NMAPG, FaNCL
-from snapimpute.solvers.sdp import SDP
-from snapimpute.solvers.sparse import LowRankSparse
-from snapimpute.solvers.splitting import ADMM, DavisYin
+from snapimpute.solvers.classical.dual import SVT
+from snapimpute.solvers.classical.sdp import SDP
+from snapimpute.solvers.classical.sparse import LowRankSparse
+from snapimpute.solvers.factored.als import ALS
+from snapimpute.solvers.factored.manifold import AltMin, OptSpace, SunLuo
+from snapimpute.solvers.proximal.continuation import APGL, FPC, FPCA, AISImpute
+from snapimpute.solvers.proximal.gradient import APG, SoftImpute
+from snapimpute.solvers.proximal.safeguarded import NIAPG, NMAPG, FaNCL
+from snapimpute.solvers.splitting.decomposition import PenaltyDecomposition
+from snapimpute.solvers.splitting.dense import ADMM, DavisYin
+from snapimpute.solvers.splitting.majorised import MM
 
 _PROXIMAL = (SoftImpute, APG, APGL, FPC, FPCA, AISImpute, NMAPG, NIAPG, FaNCL)
 _SPLITTING = (DavisYin, ADMM, PenaltyDecomposition, MM)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from snapimpute.display import html_of_result
-from snapimpute.files import stored
-from snapimpute.operators import LowRank
+from snapimpute.base.display import html_of_result
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array
+from snapimpute.linalg import LowRank
 from snapimpute.problem import ObjectiveName, Problem
-from snapimpute.types import Array
 
 
 @stored("status", "code", "message", "advice")

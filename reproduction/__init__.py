@@ -1,0 +1,1 @@
+"""The paper's evaluation and the studies behind the documentation: `python -m reproduction`."""

@@ -1,0 +1,1 @@
+"""The command line, table formats and the report; only this imports typer, rich, plotly and jinja2."""

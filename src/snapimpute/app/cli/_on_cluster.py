@@ -1,0 +1,180 @@
+"""`snapimpute fit --cluster`: the same fit by the workers of a cluster, files in and files out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import snapimpute
+from snapimpute.app.cli._options import Fitting, Reading, Workers
+from snapimpute.app.cli._talk import Talk
+from snapimpute.backends import cluster
+from snapimpute.base.files import write_atomically
+from snapimpute.base.machine import in_words
+from snapimpute.base.threads import thread_count
+from snapimpute.data.alphabet import Alphabet
+from snapimpute.estimator.plan import Plan, TuningInterruptedError
+from snapimpute.solvers import Result
+from snapimpute.solvers.cluster_forecast import cluster_forecast
+from snapimpute.solvers.loop import SAMPLED_CELLS
+
+LIMIT = 10.0
+"""Seconds to wait for a scheduler."""
+
+LONGEST = 60.0
+"""Seconds to wait for its first worker."""
+
+ASSUMED_RANK = 32
+"""For what is to be expected, where no limit is given."""
+
+
+def fit_on_cluster(
+    workers: Workers, files: list[str], model: Path, reading: Reading, fitting: Fitting, talk: Talk
+) -> bool:
+    """Read, choose, fit and write, without gathering anything as high as the table; whether it was interrupted."""
+    if model.exists() and (not model.is_dir() or any(model.iterdir())):
+        raise FileExistsError(f"{model} is there already: with --cluster give a new folder, or an empty one")
+    if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
+        raise ValueError("on a cluster give one alphabet for all columns, such as --alphabet 1:5")
+    alphabet = Alphabet.of(reading.spec.default)
+    names: dict[str, Any] = dict(
+        zip(("row", "column", "value"), reading.named or ("row", "column", "value"), strict=True)
+    )
+    with connected(str(workers.cluster), talk) as client:
+        there = cluster(client)
+        known = there.read_parquet(files, alphabet=alphabet, blocks=workers.blocks, **names)
+        (m, n), count = known.shape, len(known)
+        talk.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
+        talk.say(f"blocks: {known.place.count}, of {min(known.place.cut.observed):,} cells and more")
+        talk.note(rows=m, columns=n, known=count, blocks=known.place.count)
+        _forecast(known, client, fitting, talk)
+        plan, result, interrupted = _fitted(known, alphabet, fitting, workers.checkpoint, talk)
+        written = there.write_factors(known, result.estimate, model / "rows")
+        told = _told(plan, result, alphabet)
+        write_atomically(model / "columns.parquet", there.columns_as_parquet(known, result.estimate))
+        write_atomically(model / "model.json", json.dumps(told, indent=1, ensure_ascii=False).encode())
+        talk.say(f"model: {model / 'model.json'}, columns.parquet, {len(written)} files in {model / 'rows'}")
+        talk.note(**told, files=[str(path) for path in written])
+        if workers.top is not None:
+            best = there.write_top(known, result.estimate, model / "top", k=workers.top)
+            talk.say(f"the best {workers.top} of each row: {len(best)} files in {model / 'top'}")
+    return interrupted
+
+
+@contextmanager
+def connected(address: str, talk: Talk) -> Iterator[Any]:
+    """A client of the cluster at an address, or of one that is started here for as long as it is needed."""
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+    except ModuleNotFoundError as err:
+        raise ImportError(f'--cluster needs {err.name}: pip install "snapimpute[cluster]"') from None
+    if address == "local":
+        options: dict[str, Any] = {"n_workers": thread_count(), "threads_per_worker": 1, "dashboard_address": ":0"}
+        options["silence_logs"] = logging.CRITICAL  # what is wrong is said once, at the end
+        # A task that moves to another worker would take its block of the observations with it, and a manager of
+        # memory may bring both copies of a block to one worker.
+        calm = dask.config.set(
+            {
+                "distributed.scheduler.work-stealing": False,
+                "distributed.scheduler.active-memory-manager.start": False,
+            }
+        )
+        with calm, LocalCluster(**options) as started, Client(started) as client:
+            _introduce(client, talk)
+            yield client
+        return
+    try:
+        client = Client(address, timeout=LIMIT)
+    except (OSError, ValueError) as err:
+        raise ConnectionError(
+            f"no scheduler answers at {address}: start one with `dask scheduler`, and workers with "
+            f"`dask worker {address}`, or take --cluster local"
+        ) from err
+    with client:
+        _introduce(client, talk)
+        yield client
+
+
+def _introduce(client: Any, talk: Talk) -> None:
+    """Say who does the work, once there is somebody, and refuse workers with other versions."""
+    from snapimpute.backends.dask.place import check_versions
+
+    try:
+        client.wait_for_workers(1, timeout=LONGEST)
+    except TimeoutError as err:
+        address = client.scheduler.address
+        raise ConnectionError(
+            f"the scheduler at {address} has no worker after {LONGEST:.0f} seconds: start some with "
+            f"`dask worker {address}`"
+        ) from err
+    check_versions(client)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    threads, memory = sum(one["nthreads"] for one in workers), sum(one["memory_limit"] for one in workers)
+    talk.say(f"cluster: {len(workers)} workers, {threads} threads, {in_words(memory)}")
+    talk.say(f"dashboard: {client.dashboard_link}")
+    talk.note(workers=len(workers), dashboard=client.dashboard_link)
+
+
+def _forecast(known: Any, client: Any, fitting: Fitting, talk: Talk) -> None:
+    """Say what to expect, and warn if workers have too little memory for it."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    (m, n), auto = known.shape, fitting.alphabet_term == "auto"
+    expected = cluster_forecast(
+        known.shape,
+        len(known),
+        min(fitting.max_rank or ASSUMED_RANK, *known.shape),
+        workers=len(workers),
+        solver="ais-impute" if fitting.solver == "auto" else fitting.solver,
+        discrete=fitting.discrete != "none",
+        sampled=m * n > SAMPLED_CELLS if auto else fitting.alphabet_term == "sampled",
+        dtype=fitting.dtype,
+    )
+    talk.say(f"expected: {str(expected).partition(', ')[2]}".replace("\n", "; "))
+    talk.note(expected={"memory_per_worker": expected.memory_per_worker, "sent": expected.sent})
+    least = min(int(one["memory_limit"]) for one in workers)
+    if 0 < least < expected.memory_per_worker:
+        talk.warn(
+            f"a worker with {in_words(least)} may have too little: take more workers, --dtype float32, "
+            "or a lower --max-rank"
+        )
+
+
+def _fitted(
+    known: Any, alphabet: Alphabet, fitting: Fitting, checkpoint: Path | None, talk: Talk
+) -> tuple[Plan, Result, bool]:
+    """What was chosen and fitted, and whether that was interrupted, with the best so far kept."""
+    options = fitting.options(backend="cpu")
+    with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+        try:
+            plan, interrupted = fitting.settled(known, alphabet, "error", options, watcher.tried), False
+        except TuningInterruptedError as err:
+            talk.warn("interrupted: going on with the best so far")
+            plan, interrupted = err.plan, True
+        result = plan.fit(known, fitting.solver, options, callback=watcher.iterated, checkpoint=checkpoint)
+    talk.say(f"strengths: λ = {plan.lam:.4g}, ξ = {plan.xi:.3g}, centre {plan.recipe.center or 'none'}")
+    talk.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
+    return plan, result, interrupted or result.status.code == "interrupted"
+
+
+def _told(plan: Plan, result: Result, alphabet: Alphabet) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "format": "snapimpute factors",
+        "version": 1,
+        "snapimpute": snapimpute.__version__,
+        "alphabet": [float(symbol) for symbol in alphabet],
+        "lam": plan.lam,
+        "xi": plan.xi,
+        "center": plan.recipe.center,
+        "rank": result.x.rank,
+        "iterations": result.n_iter,
+        "status": result.status.code,
+        "solver": result.settings["solver"],
+    }
+    if plan.choice is not None:
+        out["held_out"] = {"metric": plan.choice.metric, "score": plan.choice.best.score}
+    return out

@@ -1,0 +1,177 @@
+"""What a command says while it works and when it is done: to people, to scripts, or not at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from snapimpute.app.cli._options import Manner
+from snapimpute.app.cli.ending import ReaderGoneError
+from snapimpute.base.machine import seconds_in_words
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from snapimpute.estimator.tuning import Candidate
+
+EVERY = 10.0
+"""Seconds between lines, where there is no terminal to draw on."""
+
+WIDE = 110
+"""Columns of a terminal that has room for a bar."""
+
+
+class Speaker(Console):
+    """A console whose reader may go away, such as `head`: rich would take that for an error."""
+
+    def on_broken_pipe(self) -> None:
+        """End without a word."""
+        raise ReaderGoneError
+
+
+class Talk:
+    """Says things as it was asked to.
+
+    Text for people goes to standard output, or to standard error if the results
+    go there (``to_stdout``); progress always to standard error. With JSON only the
+    object is printed, at the end.
+    """
+
+    def __init__(self, manner: Manner, *, to_stdout: bool = False) -> None:
+        self.manner = manner
+        self.silent = manner.quiet or manner.as_json
+        as_it_is: dict[str, Any] = {"soft_wrap": True, "highlight": False, "markup": False, "emoji": False}
+        self.console = Speaker(stderr=to_stdout, **as_it_is)
+        self.errors = Console(stderr=True, **as_it_is)
+        self.json_to = sys.stderr if to_stdout else sys.stdout
+        self.facts: dict[str, Any] = {}
+        self.begin = time.perf_counter()
+
+    def say(self, text: Any = "") -> None:
+        """Say something to people."""
+        if not self.silent:
+            self.console.print(text)
+
+    def warn(self, text: str) -> None:
+        """Say something that matters even to those who asked for quiet."""
+        self.errors.print(f"snapimpute: {text}")
+
+    @contextmanager
+    def saying_warnings(self) -> Iterator[None]:
+        """Say each warning once, in one line; those for programmers not at all."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            for kind in (UserWarning, RuntimeWarning):
+                warnings.simplefilter("always", kind)
+            try:
+                yield
+            finally:
+                for text in dict.fromkeys(str(one.message) for one in caught):
+                    self.warn(" ".join(text.splitlines()))
+
+    def note(self, **facts: Any) -> None:
+        """Remember something for the JSON object."""
+        self.facts |= facts
+
+    def done(self) -> None:
+        """Say how long it took; print the JSON object."""
+        seconds = time.perf_counter() - self.begin
+        if self.manner.as_json:
+            self.json_to.write(
+                json.dumps(plain({**self.facts, "seconds": round(seconds, 3)}), ensure_ascii=False) + "\n"
+            )
+            self.json_to.flush()
+        self.say(f"{seconds_in_words(seconds)} in all")
+
+    @contextmanager
+    def watching(self, what: str, *, centers: int = 1, max_iter: int = 0) -> Iterator[Watcher]:
+        """Show how tuning and fitting go."""
+        if self.silent:
+            yield Watcher(None, what, centers, max_iter)
+            return
+        if not self.errors.is_terminal:
+            yield Watcher(self.errors, what, centers, max_iter)
+            return
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        text, left = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[left]}")
+        bars = [BarColumn(20)] if self.errors.width >= WIDE else []  # else there is no room beside the words
+        columns = SpinnerColumn(), text, *bars, TimeElapsedColumn(), left
+        with Progress(*columns, console=self.errors, transient=True) as bar:
+            watcher = Watcher(self.errors, what, centers, max_iter)
+            watcher.bar, watcher.task = bar, bar.add_task(what, total=None, left="")
+            yield watcher
+
+
+class Watcher:
+    """Takes the progress of an estimator: `tried` while it tunes, `iterated` in the last fit."""
+
+    def __init__(self, console: Console | None, what: str, centers: int, max_iter: int) -> None:
+        from snapimpute.estimator.tuning import LAM_STEPS, XI_STEPS
+
+        self.console, self.what, self.max_iter = console, what, max_iter
+        self.most = LAM_STEPS * (centers + len(XI_STEPS) - 1)
+        self.bar: Progress | None = None
+        self.task: Any = None
+        self.count, self.best = 0, float("inf")
+        self.begin = self.last = time.perf_counter()
+        self.first: int | None = None
+        """The iteration that was the first to be seen: a fit may go on from a checkpoint."""
+
+    def tried(self, candidate: Candidate) -> None:
+        """A pair (λ, ξ) was scored."""
+        self.count += 1
+        self.best = min(self.best, candidate.score)
+        each = (time.perf_counter() - self.begin) / self.count
+        self._show(
+            f"{self.what}: λ {candidate.lam:.3g}, ξ {candidate.xi:.3g}: held-out loss {candidate.score:.4g} "
+            f"(best {self.best:.4g}), rank {candidate.rank}",
+            self.count / self.most,
+            each * max(self.most - self.count, 0),
+        )
+
+    def iterated(self, info: Any) -> None:
+        """An iteration of the last fit is over."""
+        now = time.perf_counter()
+        if self.first is None or info.iteration <= 1:
+            self.first, self.begin = info.iteration, now
+        done, to_do = info.iteration - self.first, max(self.max_iter - info.iteration, 0)
+        best = f", held-out loss {self.best:.4g}" if self.count else ""
+        self._show(
+            f"{self.what}: iteration {info.iteration}, objective {info.objective:.6g}, rank {info.x.rank}{best}",
+            info.iteration / max(self.max_iter, 1),
+            (now - self.begin) / done * to_do if done else None,
+        )
+
+    def _show(self, text: str, share: float, left: float | None) -> None:
+        words = "" if left is None else f"at most {seconds_in_words(left)} left"
+        if self.bar is not None:
+            short = (
+                text.removeprefix(f"{self.what}: ").replace("held-out loss", "loss"),
+                words.replace("at most", "≤"),
+            )
+            self.bar.update(self.task, description=short[0], total=1.0, completed=share, left=short[1])
+        elif self.console is not None and time.perf_counter() - self.last > EVERY:
+            self.last = time.perf_counter()
+            self.console.print(f"{text}; {words}" if words else text)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it; NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return value

@@ -1,0 +1,242 @@
+"""What commands have in common: read a table, fit, tell how it went, write."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import snapimpute
+from snapimpute.app.cli._options import Fitting, Reading
+from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli.ending import INTERRUPTED
+from snapimpute.app.io import Triplets, Wide, read_file, writing
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+from snapimpute.data.tables import Table
+from snapimpute.estimator.imputer import SnapImputer
+
+LEAST_REPORTED = 3
+"""Cells of a table: one fifth of fewer is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A table that was read, once: how its file has it, its known cells, and the table that is fitted."""
+
+    source: Wide | Triplets
+    known: Observations
+    table: Table
+    read: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, path: str, reading: Reading, talk: Talk) -> Job:
+        """Read a table, and say what was found."""
+        spec = reading.spec
+        source = read_file(path, reading.options, spec)
+        talk.say(read_as(source))
+        if not spec.given:
+            book = source.observations("infer")[1].codebook
+            raise ValueError(
+                f"say what a cell can hold with --alphabet. In {source.where} was found: "
+                f"{book.describe()}; take that with "
+                f"--alphabet infer, or give all symbols, such as --alphabet 1:5"
+            )
+        names = source.values.columns if isinstance(source, Wide) else source.col_labels.tolist()
+        known, table = source.observations(spec.for_columns(names))
+        book = table.codebook
+        m, n = known.shape
+        found = [
+            ("table", f"{m:,} rows × {n:,} columns, {len(known):,} cells known ({100 * known.density:.3g} %)"),
+            ("alphabet", book.describe()),
+        ]
+        for name, text in found:
+            talk.say(f"{name}: {text}")
+        facts = {"input": source.where, "layout": source.layout, "rows": m, "columns": n, "known": len(known)}
+        talk.note(**facts, alphabet=_alphabets(book))
+        return cls(source, known, table, [*source.notes, *found])
+
+    @property
+    def book(self) -> Codebook:
+        """What the cells of each column can hold."""
+        return self.table.codebook
+
+    @property
+    def missing(self) -> int:
+        """Cells that are not known."""
+        return self.known.shape[0] * self.known.shape[1] - len(self.known)
+
+    def check_report(self, report: Path | None) -> None:
+        """Refuse a report about a table of which no cell can be hidden, before the fit."""
+        if report is not None and len(self.known) < LEAST_REPORTED:
+            raise ValueError(
+                f"{self.source.where} has {len(self.known)} known cell(s), and a report takes {LEAST_REPORTED} at "
+                "least, to hide one of them: leave out --report"
+            )
+
+    def fitted(self, fitting: Fitting, talk: Talk) -> tuple[SnapImputer, bool]:
+        """Fit with progress; the second is whether that was interrupted, with the best so far kept."""
+        with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+            imputer = fitting.imputer(self.book.by_column, callback=watcher.iterated, progress=watcher.tried)
+            interrupted = fit(imputer, self.table, talk)
+        imputer.set_params(callback=None, progress=None)
+        if imputer.row_labels_ is None:
+            imputer.row_labels_, imputer.col_labels_ = self.known.row_labels, self.known.col_labels
+        names = list(self.source.names) if isinstance(self.source, Triplets) else []
+        imputer.source_ = {"layout": self.source.layout, "names": names}
+        for line in told(imputer):
+            talk.say(line)
+        talk.note(**facts(imputer), interrupted=interrupted)
+        return imputer, interrupted
+
+
+def read_as(source: Wide | Triplets) -> str:
+    """How a table was read, in one line."""
+    (_, where), *rest = source.notes
+    return f"read {where}: {' · '.join(f'{name} {text}' for name, text in rest)}"
+
+
+def fit(imputer: SnapImputer, X: Any, talk: Talk) -> bool:
+    """Fit, and say each warning once; whether it was interrupted, with something to keep."""
+    with talk.saying_warnings():
+        try:
+            imputer.fit(X)
+        except KeyboardInterrupt:
+            if not hasattr(imputer, "left_"):
+                raise
+            talk.warn("interrupted: going on with the best so far")
+            if imputer.n_iter_ == 0:
+                talk.warn(
+                    "the last fit had not begun, so that this knows the mean only: fit again with "
+                    f"--lam {imputer.lam_:.6g} --xi {imputer.xi_:.6g} --center {imputer.center_ or 'none'}"
+                )
+            return True
+    return False
+
+
+def told(imputer: SnapImputer) -> list[str]:
+    """How a fit went, for people."""
+    asked = {"λ": imputer.lam, "ξ": imputer.xi, "centre": imputer.center}
+    open_ = [name for name, value in asked.items() if isinstance(value, str) and value == "auto"]
+    how = f"{', '.join(open_)} chosen on held-out cells" if open_ else "as given"
+    if open_ and imputer.choice_ is None:
+        how = f"{', '.join(open_)} by default: too few cells are known to choose, or the solver has no use for it"
+    lines = [
+        f"strengths: λ = {imputer.lam_:.4g}, ξ = {imputer.xi_:.3g}, centre {imputer.center_ or 'none'} ({how})",
+        f"fit: rank {imputer.singular_values_.size}, {imputer.n_iter_} iterations, {imputer.status_}",
+    ]
+    return lines + ([str(imputer.verdict_)] if imputer.verdict_ is not None else [])
+
+
+def facts(imputer: SnapImputer) -> dict[str, Any]:
+    """The same for scripts."""
+    verdict = imputer.verdict_
+    out: dict[str, Any] = {
+        "lam": imputer.lam_,
+        "xi": imputer.xi_,
+        "center": imputer.center_,
+        "solver": imputer.solver_,
+        "rank": imputer.singular_values_.size,
+        "iterations": imputer.n_iter_,
+        "status": imputer.status_.code,
+        "advice": imputer.status_.advice,
+        "seed": imputer.random_state,
+    }
+    if imputer.choice_ is not None:
+        best = imputer.choice_.best
+        out["held_out"] = {"metric": imputer.choice_.metric, "score": best.score, "error": best.error}
+    if verdict is not None:
+        out["verdict"] = {
+            "helped": verdict.helped,
+            "gain": verdict.gain,
+            "error": verdict.error,
+            "cells": verdict.count,
+        }
+    return out
+
+
+def _alphabets(book: Codebook) -> Any:
+    kinds = [None if kind is None else list(kind.labels or map(_whole, kind)) for kind in book.kinds]
+    return kinds[0] if book.one is not None else [kinds[kind] for kind in book.which.tolist()]
+
+
+def _whole(symbol: float) -> float:
+    return int(symbol) if symbol == round(symbol) else symbol
+
+
+def _not_as_usual(imputer: SnapImputer) -> dict[str, Any]:
+    """What else was asked for: a fit without it would be another one."""
+    names = ("solver", "min_confidence", "max_iter", "tol", "max_rank", "alphabet_term", "backend", "dtype")
+    asked, usual = imputer.get_params(deep=False), SnapImputer().get_params(deep=False)
+    return {name: asked[name] for name in names if asked[name] != usual[name]}
+
+
+def repeat(imputer: SnapImputer, book: Codebook) -> dict[str, Any]:
+    """What it takes to do the same again: the command, the code and the versions."""
+    import platform
+    from importlib.metadata import version
+
+    words = " ".join(shlex.quote(word) for word in ["snapimpute", *sys.argv[1:]])
+    alphabet = _alphabets(book)
+    shown = repr(alphabet) if book.one is not None or len(alphabet) <= 20 else "[...]"
+    others = "".join(f"    {name}={value!r},\n" for name, value in _not_as_usual(imputer).items())
+    python = (
+        f"import snapimpute as si\n\nimp = si.SnapImputer(\n    alphabet={shown},\n    "
+        f"spectral={imputer.spectral!r}, "
+        f"discrete={imputer.discrete!r}, weights={imputer.weights!r},\n    lam={imputer.lam_:.10g}, "
+        f"xi={imputer.xi_:.10g}, "
+        f"center={imputer.center_!r},\n    decide={imputer.decide!r}, "
+        f"random_state={imputer.random_state},\n{others})\nimp.fit(X)\n"
+    )
+    packages = ("numpy", "scipy", "numba", "scikit-learn")
+    versions = [f"snapimpute {snapimpute.__version__}", f"Python {platform.python_version()}"]
+    versions += [f"{name} {version(name)}" for name in packages]
+    return {"command": words, "python": python, "versions": ", ".join(versions), "seed": imputer.random_state}
+
+
+def report(path: Path, job: Job, imputer: SnapImputer, evaluation: Any, title: str) -> None:
+    """Write the page about a fit."""
+    from snapimpute.app.report.page import write_report
+
+    write_report(path, imputer, job.known, evaluation, read=job.read, settings=repeat(imputer, job.book), title=title)
+
+
+def keep(imputer: SnapImputer, model: Path | None, talk: Talk) -> None:
+    """Save the model, if asked."""
+    if model is None:
+        return
+    with writing(str(model)):
+        imputer.save(model)
+    talk.say(f"model: {model}")
+    talk.note(model=str(model))
+
+
+def tell(job: Job, imputer: SnapImputer, report: Path | None, talk: Talk, *, interrupted: bool) -> None:
+    """Write the report, if asked, and end: with the exit code of an interruption, if there was one."""
+    if report is not None and interrupted:
+        talk.warn("no report was written: it takes further fits, and the command was interrupted")
+    elif report is not None:
+        try:
+            _report(job, imputer, report, talk)
+        except KeyboardInterrupt:
+            interrupted = True
+            talk.warn("interrupted: no report was written")
+    talk.note(interrupted=interrupted)
+    talk.done()
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _report(job: Job, imputer: SnapImputer, path: Path, talk: Talk) -> None:
+    from snapimpute.estimator.evaluation import check
+
+    with talk.saying_warnings():
+        evaluation = check(job.known, imputer)
+    with writing(str(path)):
+        report(path, job, imputer, evaluation, f"{Path(job.source.where).name} completed")
+    talk.say(f"report: {path}")
+    talk.note(report=str(path))

@@ -1,0 +1,110 @@
+"""`snapimpute evaluate`: hide some of what is known, complete, and compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, shared
+from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli.ending import INTERRUPTED
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from snapimpute.app.cli._work import Job
+    from snapimpute.estimator.evaluation import Evaluation
+
+
+@shared(Reading, Fitting, Manner)
+def evaluate(
+    table: Annotated[str, typer.Argument(metavar="IN", help="The table; - reads a pipe.")],
+    share: Annotated[float, typer.Option(min=0.001, max=0.999, help="Share of the known cells to hide.")] = 0.2,
+    report: Annotated[Path | None, typer.Option(help="Write a page with all of it.")] = None,
+    *,
+    reading: Reading,
+    fitting: Fitting,
+    manner: Manner,
+) -> None:
+    """Hide some known cells, complete the table without them, and score what was filled in against baselines.
+
+    Everything, tuning included, is done without the hidden cells.
+    """
+    from snapimpute.app.cli import _work as work
+    from snapimpute.app.io import writing
+
+    talk = Talk(manner)
+    check_outputs([report], [table], force=None)
+    job = work.Job.of(table, reading, talk)
+    found, interrupted = _evaluated(job, fitting, share, talk)
+    for line in work.told(found.imputer):
+        talk.say(line)
+    talk.note(
+        interrupted=interrupted,
+        **work.facts(found.imputer),
+        hidden=len(found.hidden),
+        ways=[_facts(way) for way in found.ways],
+    )
+    talk.say(_table(found))
+    talk.say(str(found))
+    calibration = found.reliability()
+    if calibration is not None:
+        talk.say(f"probabilities are off by {100 * calibration.error:.1f} points on average")
+        talk.note(calibration_error=calibration.error)
+    if report is not None:
+        found.imputer.set_params(callback=None, progress=None)
+        with writing(str(report)):
+            work.report(report, job, found.imputer, found, f"{Path(job.source.where).name} evaluated")
+        talk.say(f"report: {report}")
+        talk.note(report=str(report))
+    talk.done()
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _evaluated(job: Job, fitting: Fitting, share: float, talk: Talk) -> tuple[Evaluation, bool]:
+    """The scores, and whether the fit was interrupted: then they are those of the best so far."""
+    from snapimpute.app.cli import _work as work
+    from snapimpute.estimator import evaluation
+
+    interrupted = []
+    with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+        imputer = fitting.imputer(job.book.by_column, callback=watcher.iterated, progress=watcher.tried)
+        with talk.saying_warnings():
+            found = evaluation.evaluate(
+                job.known,
+                imputer,
+                share=share,
+                random_state=fitting.seed,
+                fit=lambda one, X: interrupted.append(work.fit(one, X, talk)),
+            )
+    return found, any(interrupted)
+
+
+def _facts(way: Any) -> dict[str, Any]:
+    return {
+        "label": way.label,
+        "kind": way.kind,
+        "exact": way.exact,
+        "error": way.error,
+        "mae": way.mae,
+        "rmse": way.rmse,
+    }
+
+
+def _table(found: Evaluation) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=f"{len(found.hidden):,} hidden cells", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.add_column("filled in by", no_wrap=True)
+    for name in ("right %", "± s.e.", "MAE", "RMSE"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for way in found.ways:
+        numbers = (f"{100 * way.exact:.2f}", f"{100 * way.error:.2f}", f"{way.mae:.4f}", f"{way.rmse:.4f}")
+        table.add_row(way.label, *numbers, style="bold" if way.kind == "ours" else None)
+    return table

@@ -1,0 +1,339 @@
+"""Sections of a page: text, tables and figures, ready for the template."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from snapimpute.app.report import _charts as charts
+from snapimpute.app.report import _heatmap as heatmap
+from snapimpute.app.report._canvas import Figure
+from snapimpute.app.report._heatmap import Name
+from snapimpute.app.report._matrix import Doubts, Shown, alphabets, least_certain, show
+from snapimpute.app.report._words import NOTHING, namer, number, percent, plural, points, symbol
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+from snapimpute.estimator.evaluation import Evaluation, Way
+from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.estimator.tuning import Choice, Verdict
+from snapimpute.views.figures import Confusion, Convergence, TuningScores, WayScores, reliability_of
+
+MOST_KINDS = 30
+"""Kinds of columns whose confusion is shown, at most."""
+
+MOST_SYMBOLS = 40
+"""Symbols of an alphabet whose confusion is shown, at most."""
+
+MOST_TABLED = 12
+"""Symbols of an alphabet whose confusion is also written as a table, at most."""
+
+Text = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """Content of a page: text by section, figures by name.
+
+    Parameters
+    ----------
+    text : dict
+        Values for the template, by section.
+    figures : dict of Figure
+    cells : dict
+        Cells of the pictures of the table; see `heatmap.cells`.
+    """
+
+    text: Text
+    figures: dict[str, Figure] = field(default_factory=dict)
+    cells: dict[str, Any] = field(default_factory=dict)
+
+
+def content(
+    imputer: SnapImputer,
+    observations: Observations,
+    evaluation: Evaluation,
+    read: Sequence[tuple[str, str]],
+    settings: Mapping[str, Any],
+) -> Content:
+    """Put together the content of a page; parameters as in `page.write_report`."""
+    shape = imputer.left_.shape[0], imputer.right_.shape[0]
+    if observations.shape != shape:
+        raise ValueError(
+            f"the observations have shape {observations.shape}, the fit {shape}: give those that were fitted"
+        )
+    figures: dict[str, Figure] = {}
+    row_name, col_name = namer(observations.row_labels, "row"), namer(observations.col_labels, "column")
+    shown, doubts = show(imputer, observations), least_certain(imputer, observations, seed=imputer.random_state)
+    book = alphabets(imputer)
+    text = {
+        "lede": _lede(observations),
+        "read": [(str(name), str(value)) for name, value in read],
+        "headline": _headline(imputer, evaluation),
+        "choice": _choice(imputer, figures),
+        "convergence": _convergence(imputer, figures),
+        "scores": _scores(evaluation, figures),
+        "confusion": _confusion(evaluation, col_name, figures),
+        "reliability": _reliability(evaluation, figures),
+        "table": _table(shown, book, row_name, col_name, figures),
+        "doubts": _doubts(doubts, book, row_name, col_name, figures),
+        "settings": _settings(imputer, settings),
+    }
+    return Content(text, figures, heatmap.cells(shown, book, row_name, col_name))
+
+
+def _lede(observations: Observations) -> str:
+    (m, n), known = observations.shape, len(observations)
+    missing = m * n - known
+    rest = f"{missing:,} missing" if missing else "none missing"
+    return (
+        f"{plural(m, 'row')} × {plural(n, 'column')}, {known:,} cells known ({percent(observations.density)}), {rest}"
+    )
+
+
+# ---------------------------------------------------------------- headline
+def _headline(imputer: SnapImputer, evaluation: Evaluation) -> Text:
+    others = [way for way in evaluation.ways if way.kind == "rounding"][:1]
+    baselines = [way for way in evaluation.ways if way.kind == "baseline"]
+    symbols = math.isfinite(evaluation.ours.exact)
+    if baselines:
+        others.append(max(baselines, key=lambda way: way.exact) if symbols else min(baselines, key=lambda w: w.rmse))
+    return {
+        "main": _share_card(evaluation.ours) if symbols else _error_card(evaluation.ours),
+        "others": [_against(evaluation, way) if symbols else _error_card(way) for way in others],
+        "count": plural(len(evaluation.hidden), "hidden cell"),
+        "strict": evaluation.strict,
+        "open": _left_open(evaluation),
+        "verdict": _verdict(imputer.choice_, imputer.verdict_),
+        "status": _status(imputer),
+    }
+
+
+def _share_card(way: Way) -> Text:
+    return {
+        "label": way.label,
+        "value": percent(way.exact),
+        "note": "",
+        "gain": f"± {100 * way.error:.1f} points",
+        "tone": "",
+    }
+
+
+def _error_card(way: Way) -> Text:
+    return {"label": way.label, "value": number(way.rmse), "note": "root mean squared error", "gain": "", "tone": ""}
+
+
+def _against(evaluation: Evaluation, way: Way) -> Text:
+    gain, error = evaluation.gain(way)
+    even = not abs(gain) > 2 * error
+    words = "no measurable difference" if even else "ours is ahead" if gain > 0 else "ours is behind"
+    tone = "even" if even else "good" if gain > 0 else "bad"
+    return {"label": way.label, "value": percent(way.exact), "note": words, "gain": points(gain, error), "tone": tone}
+
+
+def _left_open(evaluation: Evaluation) -> str:
+    """Describe the hidden cells that stay open, which count as wrong."""
+    discrete = evaluation.codebook.discrete[evaluation.hidden.cols]
+    is_open = np.isnan(evaluation.ours.symbols[discrete])
+    if not is_open.any():
+        return ""
+    written = evaluation.ours.right[~is_open]
+    rest = f"of the others {percent(float(written.mean()))} are right" if written.size else "no other was written"
+    return f"{int(is_open.sum()):,} of them were left open, being too uncertain, and count as wrong; {rest}."
+
+
+def _verdict(choice: Choice | None, verdict: Verdict | None) -> Text:
+    if verdict is None:
+        why = "λ and ξ were given" if choice is None else "only one side was tried, with ξ or without"
+        return {"answer": "Not asked", "tone": "even", "detail": f"{why}, so the two were not compared."}
+    answers = {True: ("Yes", "good"), False: ("No, it did worse", "bad"), None: ("No measurable difference", "even")}
+    answer, tone = answers[verdict.helped]
+    return {"answer": answer, "tone": tone, "detail": f"{str(verdict).partition(': ')[2]}."}
+
+
+def _status(imputer: SnapImputer) -> Text:
+    status = imputer.status_
+    title, tone = ("Converged", "good") if status.converged else ("Not converged", "bad")
+    said = status.message.removeprefix(f"{title}: ")
+    return {"title": title, "tone": tone, "detail": said[:1].upper() + said[1:], "advice": status.advice}
+
+
+# ---------------------------------------------------------------- how it was fitted
+def _choice(imputer: SnapImputer, figures: dict[str, Figure]) -> Text | None:
+    if imputer.choice_ is None:
+        return None
+    found = TuningScores.of(imputer)
+    views = [("choice-curves", "Curves")]
+    figures["choice-curves"] = charts.curves(found)
+    if found.lams.size > 1 and found.xis.size > 1:
+        views += [("choice-map", "Map"), ("choice-surface", "3-D surface")]
+        figures["choice-map"], figures["choice-surface"] = charts.score_map(found), charts.surface(found)
+    tried = [
+        {
+            "lam": number(lam),
+            "xi": number(curve.xi),
+            "score": f"{score:.4g} ± {error:.2g}{' %' * found.percent}",
+            "rank": f"{rank:,}",
+            "chosen": (lam, curve.xi) == (found.lam, found.xi),
+        }
+        for curve in found.curves
+        for lam, score, error, rank in zip(*(one[::-1].tolist() for one in curve.columns), strict=True)
+    ]
+    best = f"λ = {number(found.lam)} and ξ = {number(found.xi)}"
+    return {"views": views, "tried": tried, "best": best, "metric": found.label}
+
+
+def _convergence(imputer: SnapImputer, figures: dict[str, Figure]) -> Text:
+    if imputer.n_iter_:
+        figures["convergence"] = charts.convergence(Convergence.of(imputer))
+    return {"count": plural(imputer.n_iter_, "iteration"), "rank": int(imputer.singular_values_.size)}
+
+
+# ---------------------------------------------------------------- hidden cells
+def _scores(evaluation: Evaluation, figures: dict[str, Figure]) -> Text:
+    figures["scores"] = charts.scores(WayScores.of(evaluation))
+    ways = [
+        {
+            "label": way.label,
+            "kind": way.kind,
+            "exact": percent(way.exact, way.error),
+            "mae": number(way.mae),
+            "rmse": number(way.rmse),
+            "gain": NOTHING if way is evaluation.ours else points(*evaluation.gain(way)),
+        }
+        for way in evaluation.ways
+    ]
+    symbols = math.isfinite(evaluation.ours.exact)
+    return {"ways": ways, "mixed": evaluation.codebook.one is None, "symbols": symbols}
+
+
+def _confusion(evaluation: Evaluation, col_name: Name, figures: dict[str, Figure]) -> Text:
+    book = evaluation.codebook
+    counts = np.bincount(book.which[evaluation.hidden.cols] + 1, minlength=len(book.kinds) + 1)[1:]
+    found = [
+        kind for kind in np.argsort(-counts, kind="stable").tolist() if counts[kind] and book.kinds[kind] is not None
+    ]
+    kinds = []
+    for place, kind in enumerate(found[:MOST_KINDS]):
+        whole = Confusion.of(evaluation, kind=kind)
+        table = whole.most_frequent(MOST_SYMBOLS)
+        symbols, of = table.names, len(whole.names)
+        figures[f"confusion-{place}"] = charts.confusion(table)
+        figures[f"recall-{place}"] = charts.recall(table)
+        kinds.append(
+            {
+                "name": _kind_name(book, kind, col_name),
+                "count": plural(int(counts[kind]), "hidden cell"),
+                "symbols": symbols,
+                "cut": f"The {len(symbols)} most frequent of {of} symbols are shown." * (of > len(symbols)),
+                "rows": [
+                    (name, [(f"{n:,}", percent(s)) for n, s in zip(row, rates, strict=True)])
+                    for name, row, rates in zip(symbols, table.counts.tolist(), table.share.tolist(), strict=True)
+                ]
+                if len(symbols) <= MOST_TABLED
+                else [],
+            }
+        )
+    return {"kinds": kinds, "cut": f"the {MOST_KINDS} with most cells of {len(found)}" * (len(found) > MOST_KINDS)}
+
+
+def _kind_name(book: Codebook, kind: int, col_name: Name) -> str:
+    if book.one is not None:
+        return "all columns"
+    cols = book.groups[kind].cols.tolist()
+    some = [col_name(j) for j in cols[:3]]
+    first = ", ".join(name if len(name) <= 24 else f"{name[:23]}…" for name in some)
+    return first if len(cols) <= 3 else f"{first} and {len(cols) - 3:,} more"
+
+
+def _reliability(evaluation: Evaluation, figures: dict[str, Figure]) -> Text | None:
+    found = reliability_of(evaluation)
+    if found is None:
+        return None
+    figures["reliability"] = charts.reliability(found)
+    return {"error": f"{100 * found.error:.1f}", "count": f"{int(found.count.sum()):,}"}
+
+
+# ---------------------------------------------------------------- the table
+def _table(shown: Shown, book: Codebook, row_name: Name, col_name: Name, figures: dict[str, Figure]) -> Text:
+    views = [("table-known", "Known"), ("table-completed", "Completed")]
+    if np.isfinite(shown.sure).any():
+        views.append(("table-confidence", "Confidence"))
+    for name, _ in views:
+        view = name.removeprefix("table-")
+        figures[name] = {**heatmap.view(view, shown, book, row_name, col_name), "cells": view}
+    parts = [
+        f"the {some:,} most observed of {plural(whole, what)}"
+        for some, whole, what in zip(shown.values.shape, shown.shape, ("row", "column"), strict=True)
+        if some < whole
+    ]
+    return {
+        "views": views,
+        "cut": " and ".join(parts),
+        "complete": bool(shown.known.all()) and not parts,
+        "mixed": len({int(kind) for kind in book.which[shown.cols]}) > 1,
+        "sure": len(views) == 3,
+    }
+
+
+def _doubts(
+    doubts: Doubts | None,
+    book: Codebook,
+    row_name: Name,
+    col_name: Name,
+    figures: dict[str, Figure],
+) -> Text | None:
+    if doubts is None:
+        return None
+    if doubts.scanned:
+        figures["certainty"] = charts.certainty(doubts)
+    rows, cols, found = doubts.rows.tolist(), doubts.cols.tolist(), doubts.filled
+    listed = [
+        {
+            "row": row_name(i),
+            "col": col_name(j),
+            "symbol": symbol(book[j], float(found.symbols[k])),
+            "sure": percent(float(found.sure[k])),
+            "second": symbol(book[j], float(found.second[k])),
+            "second_sure": percent(float(found.second_sure[k])),
+            "open": bool(found.is_open[k]),
+            "order": [f"{np.nan_to_num(p):.6f}" for p in (found.sure[k], found.second_sure[k])],
+        }
+        for k, (i, j) in enumerate(zip(rows, cols, strict=True))
+    ]
+    sampled = f"{doubts.scanned:,}" if doubts.scanned < doubts.missing else ""
+    opened = f"{doubts.left_open:,}" if doubts.left_open else ""
+    return {"cells": listed, "missing": f"{doubts.missing:,}", "sampled": sampled, "open": opened}
+
+
+# ---------------------------------------------------------------- to do it again
+def _settings(imputer: SnapImputer, settings: Mapping[str, Any]) -> Text:
+    codes = {"command": "On the command line", "python": "In Python"}
+    given = [(str(name), _flat(value)) for name, value in settings.items() if name not in codes and value is not None]
+    biased = imputer.center_ in ("rows", "columns", "biases")
+    damping = f" (damping {', '.join(number(float(one)) for one in imputer.damping_)})" if biased else ""
+    sure = f", left open below {percent(imputer.min_confidence, digits=0)}" if imputer.min_confidence > 0 else ""
+    model = [
+        ("strength of low rank, λ", number(imputer.lam_, 6)),
+        ("strength of discreteness, ξ", number(imputer.xi_, 6)),
+        ("subtracted first", f"{imputer.center_ or 'nothing'}{damping}"),
+        ("symbols decided by", f"{imputer.decide}{sure}"),
+        ("rank", str(imputer.singular_values_.size)),
+        ("solver", f"{imputer.solver_}: {imputer.solver_why_}"),
+    ]
+    return {
+        "codes": [(label, str(settings[name])) for name, label in codes.items() if settings.get(name)],
+        "given": given,
+        "model": model,
+    }
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(str, value))
+    return str(value)

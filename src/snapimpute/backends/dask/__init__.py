@@ -1,0 +1,1 @@
+"""Arithmetic by the workers of a Dask cluster; imported when it is asked for."""

@@ -1,0 +1,236 @@
+"""Operators of which every block of rows is where the block is, and what is done to a block there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from dask.sizeof import sizeof
+from numpy.typing import DTypeLike
+
+from snapimpute.backends.dask._blocks import Blocks
+from snapimpute.base.files import write_atomically
+from snapimpute.base.types import Array, CellMap
+from snapimpute.data.observations import Observations
+from snapimpute.linalg import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sample, Sparse
+from snapimpute.linalg import kernels as entries_kernels
+from snapimpute.linalg.backend import Place
+from snapimpute.linalg.tiled import Draw, Mapped, band_sums
+from snapimpute.penalties import kernels, table
+
+
+class Within:
+    """The part of a sample that falls into a block of rows.
+
+    Parameters
+    ----------
+    sample : Sample
+    shape : (int, int)
+        Of the whole matrix.
+    start, rows : int
+        Of the block.
+    """
+
+    def __init__(self, sample: Sample, shape: tuple[int, int], start: int, rows: int) -> None:
+        self.sample, self.shape, self.start, self.rows = sample, shape, start, rows
+
+    def draw(self, _: tuple[int, int]) -> Draw:
+        """What was drawn of the whole matrix, as the block counts its rows."""
+        drawn = self.sample.draw(self.shape)
+        bands = [slice((band.start - self.start) % band.step, self.rows, band.step) for band in drawn.bands]
+        return drawn._replace(bands=bands)
+
+
+def size_of(one: Any) -> int:
+    """Bytes of a block, for Dask: it brings what is small to where the large is."""
+    return 64 + sum(int(sizeof(value)) for value in vars(one).values())
+
+
+for kind in (MatrixOperator, Observations):
+    cast(Any, sizeof).register(kind, size_of)
+
+
+# ---------------------------------------------------------------- operators
+class BlockOperator(MatrixOperator):
+    """A matrix of which each block of rows is an operator, where the block is.
+
+    Parameters
+    ----------
+    place : DaskPlace
+    tree
+        What the operator of a block is.
+    shape : (int, int)
+    dtype : dtype
+    error : float
+    """
+
+    def __init__(self, place: Any, tree: Any, shape: tuple[int, int], dtype: DTypeLike, error: float = 0.0) -> None:
+        self._dask: Any = place
+        self.shape, self._dtype, self._error = shape, np.dtype(dtype), error
+        self.built = Blocks(place, place.written(tree, keep=True, brief=True), place.cut.rows, np.empty(0))
+
+    @property
+    def tree(self) -> Any:
+        """For a larger one."""
+        return self.built.as_tree()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of all terms together."""
+        return self._dtype
+
+    @property
+    def place(self) -> Place | None:
+        """The cluster."""
+        return cast(Place, self._dask)
+
+    @property
+    def error(self) -> float:
+        """That of all terms together."""
+        return self._error
+
+    def matmat(self, B: Array) -> Array:
+        """A·B, in blocks."""
+        meta = np.empty((0, B.shape[1]), B.dtype)
+        return cast(Array, self.built.then(matmat_of, self._dask.shared(B, again=False), keep=True, meta=meta))
+
+    def rmatmat(self, C: Array) -> Array:
+        """Aᵀ·C, a sum over the blocks."""
+        found: Array = self._dask.total(rmatmat_of, self.built, C)
+        return found
+
+    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """(A·B, Aᵀ·C) in one pass over each block."""
+        once = self._dask.shared(B, again=False)
+        pairs = self.built.then(both_of, once, C, keep=True, brief=True, meta=np.empty(0))
+        forward: Any = pairs.then(first_of, keep=True, meta=np.empty((0, B.shape[1]), B.dtype))
+        return forward, self._dask.total(second_of, pairs)
+
+
+class BlockMapped(Mapped):
+    """f(X) for a low-rank X and a map f of one real variable, by tiles of each block."""
+
+    def __init__(self, place: Any, factors: LowRank, tree: Any, error: float) -> None:
+        super().__init__(factors, error)
+        self._operator = BlockOperator(place, tree, factors.shape, factors.dtype, error)
+
+    @property
+    def tree(self) -> Any:
+        """For a larger one."""
+        return self._operator.tree
+
+    def matmat(self, B: Array) -> Array:
+        """f(X)·B."""
+        return self._operator.matmat(B)
+
+    def rmatmat(self, C: Array) -> Array:
+        """f(X)ᵀ·C."""
+        return self._operator.rmatmat(C)
+
+    def both(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """Both in one pass."""
+        return self._operator.both(B, C)
+
+
+# ---------------------------------------------------------------- what is done to a block
+def full(rows: int, columns: int, value: float, dtype: np.dtype[Any]) -> Array:
+    """An array of one value."""
+    return np.full((rows, columns), value, dtype)
+
+
+def inner(x: Array, y: Array) -> Array:
+    """xᵀ·y."""
+    return x.T @ y
+
+
+def added(parts: list[Any]) -> Any:
+    """The sum of what several blocks gave."""
+    first, *more = parts
+    total = first.copy() if isinstance(first, np.ndarray) else first
+    for part in more:
+        total = total + part
+    return total
+
+
+def entries(left: Array, right: Array, rows: Any, cols: Any) -> Array:
+    """Σ_k left[rows, k] right[cols, k]."""
+    out = np.empty(len(rows), left.dtype)
+    u, v, r, c = (np.ascontiguousarray(one) for one in (left, right, rows, cols))
+    entries_kernels.sampled_product(u, v, r, c, out, 0, out.size)
+    return out
+
+
+def sparse_of(observations: Observations, values: Array) -> Sparse:
+    """The operator of the observations of a block."""
+    return Sparse(observations, values)
+
+
+def column_groups(operators: tuple[MatrixOperator, ...], cols: Any) -> ColumnGroups:
+    """Group by group."""
+    return ColumnGroups(operators, cols)
+
+
+def mapped_of(factors: LowRank, cell_map: CellMap, kind: np.dtype[Any], sample: Any, error: float) -> MappedLowRank:
+    """f(X) of a block."""
+    return MappedLowRank(factors, cell_map, tile_dtype=kind, sample=sample, error=error)
+
+
+def matmat_of(operator: MatrixOperator, B: Array) -> Array:
+    """A·B."""
+    return operator.matmat(B)
+
+
+def rmatmat_of(operator: MatrixOperator, C: Array) -> Array:
+    """Aᵀ·C."""
+    return operator.rmatmat(C)
+
+
+def both_of(operator: MatrixOperator, B: Array, C: Array) -> tuple[Array, Array]:
+    """Both."""
+    return operator.both(B, C)
+
+
+def first_of(pair: Any) -> Any:
+    """The first of two."""
+    return pair[0]
+
+
+def second_of(pair: Any) -> Any:
+    """The second."""
+    return pair[1]
+
+
+def sums_of_bands(factors: LowRank, cell_map: CellMap, sample: Any) -> Any:
+    """Arrays of different lengths, such that they can be added up."""
+    sums = band_sums(factors, cell_map, sample)
+    out = np.empty(len(sums), object)
+    out[:] = sums
+    return out
+
+
+def applied(x: Array, kernel: str, *arguments: Any) -> Array:
+    """A map, by the name of its kernel."""
+    out = x.copy()
+    maker = getattr(kernels, kernel, None) or getattr(table, kernel)
+    maker(out, *arguments)
+    return out
+
+
+def stored(x: Array, path: Path) -> str:
+    """Write a block; its digest."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(x), allow_pickle=False)
+    write_atomically(path, buffer.getbuffer(), durable=True)
+    return hashlib.sha256(buffer.getbuffer()).hexdigest()
+
+
+def fetched(path: Path, digest: str) -> Array:
+    """Read a block that was written."""
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ValueError(f"{path} does not match its checksum, so it is damaged")
+    out: Array = np.load(io.BytesIO(content), allow_pickle=False)
+    return out

@@ -1,0 +1,359 @@
+"""An array in blocks of rows on many machines, that numpy's functions work on.
+
+Each block lives on a worker of the cluster, beside the observations of its
+rows. Arithmetic is only written down (`expressions`); it is done when a number,
+or a small array, is asked of it, and then all that was written down is done
+in one task for each block. What was expensive is kept where it was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike
+
+from snapimpute.backends.dask._expressions import Call, Given
+from snapimpute.linalg.backend import ROWS
+
+
+class QR(NamedTuple):
+    """As numpy's: Q there, R here."""
+
+    Q: Blocks
+    R: Any
+
+
+NUMBERS = itertools.count()
+"""Whatever is made of something else has a higher one."""
+
+
+class Written:
+    """What the blocks of an array are: a tree, and once that is computed and kept, where the values are.
+
+    Parameters
+    ----------
+    tree
+        What each block is.
+    keep : bool
+        Whether the blocks, once computed, stay where they are; else they are computed again when used again.
+    brief : bool
+        Whether they are of no use beyond an iteration, as operators are.
+    """
+
+    __slots__ = ("__weakref__", "brief", "held", "keep", "number", "spare", "tree")
+
+    def __init__(self, tree: Any, *, keep: bool = False, brief: bool = False) -> None:
+        self.tree, self.keep, self.brief, self.number = tree, keep, brief, next(NUMBERS)
+        self.held: list[Any] | None = None
+        self.spare: list[Any] | None = None
+        """The same values on other workers."""
+
+
+class Blocks(NDArrayOperatorsMixin):
+    """An array in blocks.
+
+    Parameters
+    ----------
+    place : DaskPlace
+    written : Written
+    lengths : tuple of int
+        Rows of the blocks.
+    meta : array
+        A block without rows: what type and how many columns there are.
+    side : int
+        Whether rows are those of the table, or observations.
+    """
+
+    __slots__ = ("lengths", "meta", "place", "side", "written")
+
+    def __init__(self, place: Any, written: Written, lengths: tuple[int, ...], meta: Any, side: int = ROWS) -> None:
+        self.place, self.written, self.lengths, self.meta, self.side = place, written, lengths, meta, side
+
+    # ---------------------------------------------------------------- what it is
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As numpy's."""
+        return (sum(self.lengths), *self.meta.shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """As numpy's."""
+        return int(self.meta.ndim)
+
+    @property
+    def size(self) -> int:
+        """As numpy's."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As numpy's."""
+        found: np.dtype[Any] = self.meta.dtype
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """As numpy's."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - the name numpy gives it
+        """Transposed, to be multiplied with another."""
+        return Turned(self)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Blocks({self.shape}, {self.dtype}, {len(self.lengths)} blocks on {self.place.name})"
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(f"an array on {self.place.name} is not moved to numpy's memory unasked: use to_host()")
+
+    def to_host(self) -> Any:
+        """A copy in numpy's memory."""
+        return np.concatenate([self.meta, *self.place.each(_same, self)])
+
+    def fingerprint(self) -> str:
+        """One text for equal values in equal blocks."""
+        return f"{self.shape} {self.lengths} {' '.join(self.place.each(_digest, self))}"
+
+    def mean(self) -> float:
+        """As numpy's."""
+        return float(self.sum()) / max(self.size, 1)
+
+    def shares(self, alphabet: Any) -> Any:
+        """Share of each symbol of an alphabet among the values."""
+        return self.place.total(_symbols, self, alphabet) / max(self.size, 1)
+
+    # ---------------------------------------------------------------- trees
+    def as_tree(self) -> Any:
+        """For a larger tree: by its value where that is kept, else by how it is computed."""
+        return Given(self.written) if self.written.keep or self.written.held is not None else self.written.tree
+
+    def then(
+        self, function: Callable[..., Any], *more: Any, keep: bool = False, brief: bool = False, meta: Any = None
+    ) -> Blocks:
+        """function(self, more) block by block."""
+        trees = [one.as_tree() if isinstance(one, Blocks) else one for one in more]
+        if meta is None:
+            with np.errstate(all="ignore"):
+                meta = function(self.meta, *(one.meta if isinstance(one, Blocks) else one for one in more))
+        written = self.place.written(Call(function, self.as_tree(), *trees), keep=keep, brief=brief)
+        return Blocks(self.place, written, self.lengths, meta, self.side)
+
+    def become(self, other: Blocks) -> None:
+        """Be another array from now on; what was written down with this one before keeps its meaning."""
+        self.written, self.meta = other.written, other.meta
+
+    # ---------------------------------------------------------------- parts
+    def __getitem__(self, key: Any) -> Blocks:
+        if isinstance(key, Blocks):
+            out = self.then(np.take, key, 0)
+            out.lengths = key.lengths
+            return out
+        if isinstance(key, slice):
+            if key.indices(len(self)) != (0, len(self), 1):
+                raise TypeError("rows of an array in blocks cannot be cut out")
+            return self
+        first, *columns = key
+        if first != slice(None):
+            raise TypeError("rows of an array in blocks cannot be cut out")
+        return self.then(_columns, *columns)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, Blocks):
+            self.become(self.then(_replaced, key, value))
+        elif key == slice(None):
+            self.become(value if isinstance(value, Blocks) else self.then(np.full_like, value))
+        else:
+            raise TypeError("rows of an array in blocks cannot be set")
+
+    def copy(self) -> Blocks:
+        """As numpy's."""
+        return self.then(_same, keep=self.side == ROWS)
+
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Blocks:
+        """As numpy's."""
+        return self if self.dtype == np.dtype(dtype) and not copy else self.then(_typed, np.dtype(dtype))
+
+    # ---------------------------------------------------------------- reductions
+    def sum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
+        """Added up in double precision: one number, or along an axis an array of numpy's, of the dtype it gives."""
+        total = self.place.total(_summed, self, axis)
+        return float(total) if axis is None else np.asarray(total, self.dtype if dtype is None else dtype)
+
+    def all(self) -> bool:
+        """As numpy's."""
+        return all(self.place.each(_all, self))
+
+    # ---------------------------------------------------------------- numpy's protocol
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
+        if method != "__call__" or more:
+            return NotImplemented
+        if ufunc is np.matmul:
+            return self._matmul(*inputs)
+        blocks = next(one for one in inputs if isinstance(one, Blocks))
+        with np.errstate(all="ignore"):
+            meta = ufunc(*(one.meta if isinstance(one, Blocks) else one for one in inputs))
+        trees = [one.as_tree() if isinstance(one, Blocks) else one for one in inputs]
+        result = Blocks(blocks.place, Written(Call(ufunc, *trees)), blocks.lengths, meta, blocks.side)
+        if out is None:
+            return result
+        (target,) = out
+        if not isinstance(target, Blocks):
+            return NotImplemented
+        target.become(result if meta.dtype == target.dtype else result.astype(target.dtype))
+        return target
+
+    def _matmul(self, a: Any, b: Any) -> Any:
+        if isinstance(a, Blocks) and isinstance(b, Blocks) and a.ndim == b.ndim == 1:
+            return float(self.place.total(_dot, a, b))
+        if isinstance(a, Blocks) and isinstance(b, np.ndarray):
+            return self.place.times(a, b)
+        return NotImplemented
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func not in FUNCTIONS:
+            return NotImplemented
+        return FUNCTIONS[func](*args, **kwargs)
+
+
+class Turned:
+    """An array in blocks, transposed: it can only be multiplied."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+
+    def __matmul__(self, other: Blocks) -> Any:
+        return self.blocks.place.inner(self.blocks, other)
+
+
+# ---------------------------------------------------------------- what is done to a block
+def _same(x: Any) -> Any:
+    return x
+
+
+def _symbols(x: Any, alphabet: Any) -> Any:
+    return x.size * alphabet.frequencies(x) if x.size else np.zeros(len(alphabet))
+
+
+def _digest(x: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()
+
+
+def _columns(x: Any, columns: Any) -> Any:
+    return np.ascontiguousarray(x[:, columns])
+
+
+def _replaced(x: Any, index: Any, value: Any) -> Any:
+    out = x.copy()
+    out[index] = value
+    return out
+
+
+def _typed(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x.astype(dtype)
+
+
+def _summed(x: Any, axis: int | None) -> Any:
+    return np.sum(x, axis=axis, dtype=np.float64)
+
+
+def _all(x: Any) -> bool:
+    return bool(np.all(x))
+
+
+def _dot(x: Any, y: Any) -> float:
+    return float(np.sum(x * y, dtype=np.float64))
+
+
+def _squares(x: Any, axis: int | None) -> Any:
+    return np.sum(np.square(x, dtype=np.float64), axis=axis)
+
+
+def _row_sums(x: Any) -> float:
+    return float(np.abs(x).sum(axis=1, dtype=np.float64).max(initial=0.0))
+
+
+def _column_sums(x: Any) -> Any:
+    return np.abs(x).sum(axis=0, dtype=np.float64)
+
+
+def _hstack(*arrays: Any) -> Any:
+    return np.hstack(arrays)
+
+
+def _flat(x: Any) -> Any:
+    return np.flatnonzero(x)
+
+
+def _q(pair: Any, piece: Any) -> Any:
+    return pair[0] @ piece
+
+
+def _r(pair: Any) -> Any:
+    return pair[1]
+
+
+def _factored(x: Any) -> Any:
+    Q, R = np.linalg.qr(x)
+    return Q, R
+
+
+# ---------------------------------------------------------------- functions of numpy
+def _side_by_side(arrays: Sequence[Blocks]) -> Blocks:
+    first, *more = arrays
+    return first.then(_hstack, *more)
+
+
+def _norm(x: Blocks, ord: Any = None, axis: int | None = None) -> Any:
+    if axis is not None:
+        return np.sqrt(x.place.total(_squares, x, axis)).astype(x.dtype)
+    if ord is None:
+        return math.sqrt(x.place.total(_squares, x, None))
+    if ord == 1:
+        return float(np.max(x.place.total(_column_sums, x), initial=0.0))
+    return max(x.place.each(_row_sums, x))
+
+
+def _qr(x: Blocks) -> QR:
+    """Householder's of each block, and of what is left of all of them together."""
+    pairs = x.then(_factored, keep=True, brief=True, meta=np.empty((0, 0), x.dtype))
+    parts = x.place.each(_r, pairs)
+    Q, R = np.linalg.qr(np.concatenate(parts))
+    borders = np.cumsum([len(part) for part in parts])[:-1]
+    pieces = x.place.per_block(np.split(Q, borders))
+    return QR(pairs.then(_q, pieces, keep=True, meta=np.empty((0, R.shape[0]), x.dtype)), R)
+
+
+def _svd(x: Blocks, full_matrices: bool = True) -> tuple[Blocks, Any, Any]:
+    Q, R = _qr(x)
+    u, s, vt = np.linalg.svd(R, full_matrices=False)
+    return x.place.times(Q, u), s, vt
+
+
+def _flatnonzero(x: Blocks) -> Blocks:
+    """Where a block is not 0, counted within the block."""
+    found = x.then(_flat, keep=True)
+    found.lengths = tuple(x.place.each(len, found))
+    return found
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.hstack: _side_by_side,
+    np.zeros_like: lambda x: x.then(np.zeros_like),
+    np.empty_like: lambda x: x.then(np.zeros_like),
+    np.sum: lambda x, axis=None, dtype=None: x.sum(axis, dtype),
+    np.flatnonzero: _flatnonzero,
+    np.linalg.norm: _norm,
+    np.linalg.qr: _qr,
+    np.linalg.svd: _svd,
+}
+"""Numpy's functions that are known here."""

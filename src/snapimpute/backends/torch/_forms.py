@@ -1,0 +1,253 @@
+"""Maps of one real variable, as the kernels of `backends.fused` know them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from snapimpute.base.types import CellMap
+from snapimpute.penalties.kernels import Bound, Envelope, Remainder
+from snapimpute.penalties.table import Tabulated
+
+MOST_SYMBOLS = 20
+"""That a kernel loops over."""
+
+STAIRS, RECURRENCE, COMPOSED, NEAREST, TABLE, ENVELOPE_L1, ENVELOPE_L0, GAIN, EVEN, EVEN_GAIN = range(10)
+
+GAINS = (GAIN, EVEN_GAIN)
+COSTS = (TABLE, ENVELOPE_L1, ENVELOPE_L0, *GAINS)
+"""Maps that may be added up over all cells."""
+
+NODES = tuple(1 << power for power in range(13, 17))
+"""Of a table, evenly spaced, as few as will do; between them it is straight."""
+
+REACH = 2.0
+"""How far a table reaches beyond the alphabet, in spans of it; from there on the map is straight, or in pieces."""
+
+PIECES = REACH * 1.5 ** np.arange(6)
+"""Where those begin, if there is more than one: so many spans beyond the alphabet."""
+
+MOST_BREAKS = 64
+"""Places at which a map that is read from a table may jump or bend, those beyond the table not counted."""
+
+COARSE = 2e-6
+"""How far a table may be off between its nodes, within the alphabet: root mean squares, relative to the symbols."""
+
+FINE = 4e-7
+"""The same for a cost: on the average, relative to the cost itself, which may be tiny beside the symbols."""
+
+STRAIGHT, STRAIGHT_COST = 1e-5, 1e-2
+"""Beyond its table a map goes on as one line if that is off by no more: of the way, and of the cost."""
+
+FARTHEST = 1 << 14
+"""How many gaps evenly spaced symbols may be away from 0: factors are numbers of fp16, which end at 65504."""
+
+
+class Form(NamedTuple):
+    """A map: its kind, the numbers that it is made of, and the number of symbols (of nodes, of a table).
+
+    ``breaks`` is how many places follow the nodes of a table at which the map
+    jumps or bends: three numbers each, the place, the jump and by how much the
+    slope changes.
+    The kernel is given U/``unit``, and gives f/unit. Of a gain, which is what a
+    parabola leaves of an envelope, the sum over all cells is
+    ``bend``·½Σy² + ``tilt``·Σy + ``constant``·mn − unit²·(the kernel's).
+    """
+
+    kind: int
+    numbers: tuple[float, ...]
+    symbols: int
+    table: Any = None
+    unit: float = 1.0
+    constant: float = 0.0
+    bend: float = 0.0
+    tilt: float = 0.0
+    breaks: int = 0
+
+
+def form_of(cell_map: CellMap) -> Form | None:
+    """The form of a map that kernels know; None of one that they do not."""
+    if isinstance(cell_map, Bound):
+        return _bound_form(cell_map.kernel.__name__, cell_map.arguments)
+    if isinstance(cell_map, Remainder) and isinstance(cell_map.prox, Tabulated):
+        return _tabulated(cell_map, cell_map.prox, 1)
+    if isinstance(cell_map, Envelope):
+        if isinstance(cell_map.prox, Tabulated):
+            return _tabulated(cell_map, cell_map.prox, 2)
+        if isinstance(cell_map.prox, Bound) and isinstance(cell_map.value, Bound):
+            return _envelope_form(cell_map.prox, cell_map.value)
+    return None
+
+
+def _bound_form(name: str, arguments: tuple[Any, ...]) -> Form | None:
+    if name == "even_l1_remainder":
+        return _stairs(*arguments)
+    kinds = {"l1_prox": RECURRENCE, "l0_prox": NEAREST, "composed_l1_prox": COMPOSED}
+    if name not in kinds:
+        return None
+    symbols, pulls, slope, shift = arguments
+    pulls = np.broadcast_to(pulls, symbols.shape)
+    gap = _even_gap(symbols, pulls)
+    if kinds[name] == NEAREST and gap:
+        return _near(Form(EVEN, (*_nearest(symbols, gap, pulls[0]), 1 - slope, shift / gap), symbols.size, unit=gap))
+    if symbols.size > MOST_SYMBOLS:
+        return None
+    unit = _unit(symbols)
+    table = np.concatenate([symbols / unit, pulls / (unit**2 if kinds[name] == NEAREST else unit)])
+    return Form(kinds[name], (slope, shift / unit), symbols.size, table, unit)
+
+
+def _unit(symbols: Any) -> float:
+    """The power of two that values are divided by: 1 for most alphabets, else such that the largest is near 256.
+
+    Then cells 125 times as large are numbers of fp16, and so are small symbols beside large ones.
+    """
+    largest = float(np.abs(symbols).max())
+    return 1.0 if largest == 0 or 0.25 <= largest <= 256 else 2.0 ** (math.floor(math.log2(largest)) - 7)
+
+
+def _near(form: Form) -> Form | None:
+    """The form if its evenly spaced symbols are near enough to 0."""
+    shift = form.numbers[3] - 1.5 * 2**23 + form.numbers[4]
+    return form if max(abs(shift), abs(form.symbols - 1 - shift)) <= FARTHEST else None
+
+
+def _even_gap(symbols: Any, pulls: Any) -> float:
+    """The distance of neighbours if that, and the pull, is the same everywhere; else 0."""
+    gaps = np.diff(symbols)
+    even = symbols.size > 1 and np.ptp(gaps) <= 1e-9 * gaps[0] and np.ptp(pulls) == 0 and pulls[0] > 0
+    return float(gaps.mean()) if even else 0.0
+
+
+def _nearest(symbols: Any, gap: float, pull: float) -> tuple[float, ...]:
+    """Numbers of the nearest symbol, in units of the gap, and the square of how near it has to be to be taken."""
+    return *_whole_numbers(symbols.size - 1.0, -float(symbols[0]) / gap), 2 * float(pull) / gap**2
+
+
+def _whole_numbers(top: float, shift: float) -> tuple[float, ...]:
+    """What a kernel needs to find the nearest of 0 … top to s + shift: see `fused_kernels._from_flat`."""
+    whole = math.floor(shift + 0.5)
+    return 1 / top, shift / top, float(top), 1.5 * 2**23 + whole, shift - whole
+
+
+def _stairs(
+    low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float
+) -> Form | None:
+    numbers = (*_whole_numbers(top, -(low + 0.5 * wide) / period), 0.5 * wide / period, 1 - slope)
+    return _near(Form(STAIRS, numbers, int(top) + 1, unit=period))
+
+
+def _envelope_form(prox: Bound, value: Bound) -> Form | None:
+    names = prox.kernel.__name__, value.kernel.__name__
+    kinds = {("l1_prox", "l1_value"): ENVELOPE_L1, ("l0_prox", "l0_value"): ENVELOPE_L0}
+    if names not in kinds:
+        return None
+    symbols, pulls = value.arguments
+    gap = _even_gap(symbols, pulls)
+    if gap and kinds[names] == ENVELOPE_L1:
+        return _gain(symbols, gap, float(pulls[0]), Envelope(prox, value))
+    if gap:
+        numbers = _nearest(symbols, gap, pulls[0])
+        return _near(Form(EVEN_GAIN, numbers, symbols.size, unit=gap, constant=float(pulls.sum())))
+    if symbols.size > MOST_SYMBOLS:
+        return None
+    unit = _unit(symbols)
+    table = np.concatenate([symbols / unit, pulls / (unit if kinds[names] == ENVELOPE_L1 else unit**2)])
+    return Form(kinds[names], (), symbols.size, table, unit)
+
+
+def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form | None:
+    """The envelope has the derivative y − prox(y): a parabola, as the line is split off, less the integral of f."""
+    period, top = gap + 2 * pull, symbols.size - 1
+    slope, low = gap / period, float(symbols[0]) - pull * symbols.size
+    stairs = _stairs(low, 1 / period, period, top, 2 * pull, slope, 0.0)
+    bend, tilt = 1 - slope, (slope - 1) * 0.5 * float(symbols[0] + symbols[-1])
+    middle = low + pull
+    there = np.array([middle])
+    envelope(there)
+    constant = float(there[0]) - 0.5 * bend * middle**2 - tilt * middle
+    return stairs and stairs._replace(kind=GAIN, constant=constant, bend=bend, tilt=tilt)
+
+
+def _tabulated(cell_map: CellMap, prox: Tabulated, power: int) -> Form | None:
+    """A table of the map, whose values grow with that power of the unit; None if it cannot be exact enough."""
+    symbols = np.array(prox.alphabet)
+    span, unit = float(np.ptp(symbols)), _unit(symbols)
+    if span == 0:  # nothing says where cells are
+        return None
+    typical = min(math.sqrt(float(np.square(symbols).mean())), span)
+    low, high = float(symbols[0]) - REACH * span, float(symbols[-1]) + REACH * span
+    jumps = np.empty((0, 3))
+    if power == 1:  # an envelope does not jump
+        jumps = _breaks(cell_map, prox.tables[1], 1e-5 * span, 1e-7 * typical)
+    if len(jumps) > MOST_BREAKS:
+        return None
+    for count in NODES:
+        beyond = _beyond(cell_map, jumps, symbols, (high - low) / count, power)
+        breaks = np.concatenate([jumps, beyond])
+        places = np.linspace(low, high, 2 * count + 1)
+        values = _without(cell_map, places, breaks)
+        if _off(cell_map, places, values, symbols, power) <= (COARSE * typical if power == 1 else FINE):
+            table = np.stack([values[:-2:2], np.diff(values[::2])], axis=1) / unit**power
+            scale = np.array([unit, unit**power, unit ** (power - 1)])
+            whole = np.concatenate([table.reshape(-1), (breaks / scale).reshape(-1)])
+            return Form(TABLE, (low / unit, count * unit / (high - low)), count, whole, unit, breaks=len(breaks))
+    return None
+
+
+def _off(cell_map: CellMap, places: Any, values: Any, symbols: Any, power: int) -> float:
+    """How far a table is off within the alphabet: nodes are every other of the values, which are without breaks.
+
+    Where breaks are large beside the map, a float32 of their sum has few digits of it.
+    """
+    inside = (places[1::2] >= symbols[0]) & (places[1::2] <= symbols[-1])
+    off = (values[1::2] - 0.5 * (values[2::2] + values[:-2:2]))[inside]
+    whole = _mapped(cell_map, places[1::2][inside])
+    lost = float(np.finfo(np.float32).eps) * float(np.abs(values[1::2][inside] - whole).mean())
+    if power == 1:
+        return math.sqrt(float(np.square(off).mean())) + lost
+    return (float(np.abs(off).mean()) + lost) / max(float(whole.mean()), 1e-300)
+
+
+def _beyond(cell_map: CellMap, jumps: Any, symbols: Any, step: float, power: int) -> Any:
+    """Where the map bends beyond a table with nodes so far apart; nowhere if it is as good as straight there."""
+    span, found = float(np.ptp(symbols)), []
+    for end, way in ((symbols[0], -1), (symbols[-1], 1)):
+        places = end + way * span * np.concatenate([[REACH - step / span], PIECES])
+        values = _without(cell_map, places, jumps)
+        line = values[1] + (places - places[1]) * (values[1] - values[0]) / (places[1] - places[0])
+        allowed = STRAIGHT * np.abs(places - places[1]) if power == 1 else STRAIGHT_COST * np.abs(values)
+        if (np.abs(values - line) > allowed)[2:6].any():  # of the first four pieces
+            found.append(_bends(places[::way], values[::way]))
+    return np.concatenate([np.empty((0, 3)), *found])
+
+
+def _bends(places: Any, values: Any) -> Any:
+    """Places, jumps of 0, and changes of the slope, of what is straight between ascending places."""
+    slopes = np.diff(values) / np.diff(places)
+    return np.stack([places[1:-1], np.zeros(len(places) - 2), np.diff(slopes)], axis=1)
+
+
+def _without(cell_map: CellMap, places: Any, breaks: Any) -> Any:
+    """The map less its breaks."""
+    values = _mapped(cell_map, places)
+    for place, step, bend in breaks:
+        values -= np.where(places < place, 0.0, step + bend * (places - place))
+    return values
+
+
+def _mapped(cell_map: CellMap, values: Any) -> Any:
+    out = values.copy()
+    cell_map(out)
+    return out
+
+
+def _breaks(cell_map: CellMap, edges: Any, near: float, least: float) -> Any:
+    """Where a map jumps by more than ``least``, or bends: places, jumps, and changes of the slope."""
+    before, after = _mapped(cell_map, np.nextafter(edges, -np.inf)), _mapped(cell_map, edges)
+    left = _mapped(cell_map, edges - near) - _mapped(cell_map, edges - 2 * near)
+    right = _mapped(cell_map, edges + 2 * near) - _mapped(cell_map, edges + near)
+    steps, bends = after - before, (right - left) / near
+    return np.stack([edges, steps, bends], axis=1)[(np.abs(steps) > least) | (np.abs(bends) > 1e-2)]

@@ -1,0 +1,1 @@
+"""Types, files, the machine and threads: what every storey may use."""

@@ -1,0 +1,359 @@
+"""From estimates to symbols: calibrated probabilities, and the symbol that a loss asks for.
+
+The probability of symbol k at a cell with the estimate x, in units z of its spread, is
+
+    p_k ∝ exp(α_k + β_k z + γ_k z² + ρ r_ik + κ c_jk)
+
+where r_ik and c_jk say how much more often than usual row i and column j have
+symbol k (log of damped frequencies; 0 for a row or column of which nothing is
+known). A Gaussian error about the symbols, whatever their prior, is the case
+γ = ρ = κ = 0. The parameters are fitted on entries that were held out; a ridge
+draws them to that case, and to the observed frequencies, where there are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array
+from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+
+Decide = Literal["accuracy", "mae", "rmse", "nearest"]
+"""What the decided symbol minimises: the chance of being wrong, the expected absolute or squared error; or the
+distance to the estimate, without probabilities."""
+
+DAMPING = 5.0
+"""Observations of an average row or column that are imagined in addition, for its frequencies."""
+
+RIDGE = 1.0
+"""How strongly the parameters are drawn to the simple case: as much as about one entry would."""
+
+MOST_ENTRIES = 200_000
+"""Held-out entries that a calibration is fitted to, at most."""
+
+MOST_NUMBERS = 1 << 26
+"""Frequencies of rows and columns are used if there are no more numbers than that."""
+
+Index = NDArray[np.integer[Any]]
+
+
+def check_decide(decide: object) -> Decide:
+    """Refuse what is no rule."""
+    if decide not in get_args(Decide):
+        raise ValueError(f"decide must be one of {', '.join(map(repr, get_args(Decide)))}, got {decide!r}")
+    return decide  # type: ignore[return-value]
+
+
+def check_confidence(value: object, decide: object) -> float:
+    """Refuse a least confidence that is no probability, or that a rule without probabilities cannot use."""
+    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise ValueError(f"min_confidence must be a number from 0 to 1, got {value!r}")
+    if value > 0 and decide == "nearest":
+        raise ValueError('min_confidence needs probabilities, which there are none of with decide="nearest"')
+    return float(value)
+
+
+def decided(probabilities: Array, symbols: Array, decide: Decide) -> NDArray[np.intp]:
+    """Positions of the symbols that minimise the expected loss.
+
+    Examples
+    --------
+    >>> p, symbols = np.array([[0.4, 0.25, 0.35]]), np.array([1.0, 2.0, 3.0])
+    >>> [int(decided(p, symbols, rule)[0]) for rule in ("accuracy", "mae", "rmse")]
+    [0, 1, 1]
+    """
+    if decide == "rmse":
+        return Alphabet.of(symbols.astype(np.float64)).indices(probabilities @ symbols)
+    reached = np.cumsum(probabilities, axis=1) >= 0.5 - 1e-12 if decide == "mae" else probabilities
+    which: NDArray[np.intp] = np.argmax(reached, axis=1)
+    return which
+
+
+@stored("symbol log-odds", "tables")
+@dataclass(frozen=True, eq=False)
+class Habits:
+    """How often each lane, a row or a column, has each symbol, relative to what is usual: log of damped shares.
+
+    Parameters
+    ----------
+    tables : tuple of arrays
+        For each group of columns (lanes, symbols); empty where it is not used.
+    """
+
+    tables: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, counts: Sequence[Array], usual: Sequence[Array]) -> Habits:
+        """From counts (lanes, symbols) and the usual frequencies, one of each for a group."""
+        tables = []
+        for count, shares in zip(counts, usual, strict=True):
+            damped = (count + DAMPING * shares) / (count.sum(axis=1, keepdims=True) + DAMPING)
+            tables.append(np.log(damped / shares))
+        return cls(tuple(tables))
+
+    def at(self, group: int, lanes: Index) -> Array:
+        """Those of some lanes."""
+        return self.tables[group][lanes]
+
+
+def counted(
+    observations: Observations, book: Codebook, *, by_row: bool, held: Sequence[Observations] = ()
+) -> list[Array]:
+    """How often each row, or column, has each symbol, for each group; entries of ``held`` do not count."""
+    lanes = observations.shape[0] if by_row else observations.shape[1]
+    out: list[Array] = []
+    for group, alphabet in enumerate(book.kinds):
+        size = 0 if alphabet is None else len(alphabet)
+        total = np.zeros((lanes if lanes * size <= MOST_NUMBERS else 0, size))
+        for sign, entries in ((1, observations), *((-1, some) for some in held)):
+            if alphabet is None or not total.size:
+                continue
+            inside = book.inside(group, entries.cols)
+            which = (entries.rows if by_row else entries.cols)[inside].astype(np.int64)
+            codes = which * size + alphabet.indices(entries.values[inside])
+            total += sign * np.bincount(codes, minlength=total.size).reshape(total.shape)
+        out.append(total)
+    return out
+
+
+@stored("calibration", "alphabet", "middle", "spread", "weights", "habits")
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Probabilities of the symbols of one alphabet; see the head of the module.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    middle, spread : float
+        z = (x − middle) / spread.
+    weights : array of shape (3, K)
+        α, β and γ.
+    habits : (float, float)
+        ρ and κ.
+    """
+
+    alphabet: Alphabet
+    middle: float
+    spread: float
+    weights: Array
+    habits: tuple[float, float] = (0.0, 0.0)
+
+    @classmethod
+    def fit(
+        cls, alphabet: Alphabet, truth: Array, estimate: Array, usual: Array, rows: Array | None, cols: Array | None
+    ) -> Calibration:
+        """Fit to held-out entries.
+
+        Parameters
+        ----------
+        alphabet : Alphabet
+        truth, estimate : arrays of shape (N,)
+        usual : array of shape (K,)
+            Frequencies of the symbols, none of them 0.
+        rows, cols : arrays of shape (N, K) or None
+            Habits of the rows and columns of the entries.
+        """
+        symbols = alphabet.symbols
+        middle = float(usual @ symbols)
+        spread = max(float(np.sqrt(usual @ (symbols - middle) ** 2)), 1e-12 * max(abs(middle), 1.0))
+        noise = float(np.mean((truth - estimate) ** 2)) if truth.size else spread**2
+        noise = max(noise, (0.05 * spread) ** 2)
+        # −(x − a)²/2σ² less what all symbols share, in terms of z
+        a = (symbols - middle) / spread
+        sharp = spread**2 / noise
+        simple = np.vstack([np.log(usual) - 0.5 * sharp * a**2, sharp * a, np.zeros_like(a)])
+        start = cls(alphabet, middle, spread, simple)
+        if truth.size == 0 or len(alphabet) == 1:
+            return start
+        return start._fitted(truth, estimate, rows, cols)
+
+    def _fitted(self, truth: Array, estimate: Array, rows: Array | None, cols: Array | None) -> Calibration:
+        z, K = self._z(estimate), len(self.alphabet)
+        codes = self.alphabet.indices(truth)
+        powers = np.column_stack([np.ones_like(z), z, z**2])
+        habits = [one for one in (rows, cols) if one is not None]
+        here = np.arange(z.size)
+
+        def lost(flat: Array) -> tuple[float, Array]:
+            change, extra = flat[: 3 * K].reshape(3, K), flat[3 * K :]
+            logits = powers @ (self.weights + change)
+            for weight, habit in zip(extra, habits, strict=True):
+                logits += weight * habit
+            logits -= logits.max(axis=1, keepdims=True)
+            p = np.exp(logits)
+            total = p.sum(axis=1)
+            loss = float(np.log(total).sum() - logits[here, codes].sum()) + 0.5 * RIDGE * float(flat @ flat)
+            p /= total[:, None]
+            p[here, codes] -= 1
+            slopes = [float(np.sum(p * habit)) for habit in habits]
+            return loss, np.concatenate([(powers.T @ p).ravel(), slopes]) + RIDGE * flat
+
+        start = np.zeros(3 * K + len(habits))
+        found = minimize(
+            lost, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-5 * z.size**0.5}
+        )
+        extra = [0.0, 0.0]
+        given = [i for i, one in enumerate((rows, cols)) if one is not None]
+        for i, weight in zip(given, found.x[3 * K :].tolist(), strict=True):
+            extra[i] = weight
+        weights = self.weights + found.x[: 3 * K].reshape(3, K)
+        return Calibration(self.alphabet, self.middle, self.spread, weights, (extra[0], extra[1]))
+
+    def _z(self, estimate: Array) -> Array:
+        """The estimate in units of the spread, held to where symbols are: beyond, z² would mislead."""
+        low, high = self.alphabet.symbols[[0, -1]].tolist()
+        reach = 0.5 * (high - low)
+        z: Array = (np.clip(estimate, low - reach, high + reach) - self.middle) / self.spread
+        return z
+
+    def proba(self, estimate: Array, rows: Array | None = None, cols: Array | None = None) -> Array:
+        """Probabilities (N, K) of the symbols in ascending order."""
+        z = self._z(estimate)
+        logits = np.column_stack([np.ones_like(z), z, z**2]) @ self.weights
+        for weight, habit in zip(self.habits, (rows, cols), strict=True):
+            if habit is not None and weight:
+                logits += weight * habit
+        logits -= logits.max(axis=1, keepdims=True)
+        p: Array = np.exp(logits)
+        p /= p.sum(axis=1, keepdims=True)
+        return p
+
+
+@stored("symbol rule", "book", "decide", "calibrations", "usual", "cols", "min_confidence")
+@dataclass(frozen=True, eq=False)
+class Decider:
+    """Decides the symbols of cells by their estimates, in the units of the data.
+
+    Parameters
+    ----------
+    book : Codebook
+    decide : {"accuracy", "mae", "rmse", "nearest"}
+    calibrations : tuple of Calibration or None
+        One for each group of columns; None for columns of any numbers, and for all if nothing was calibrated.
+    usual : tuple of arrays
+        Frequencies of the symbols, by group.
+    cols : Habits
+        Of the columns.
+    """
+
+    book: Codebook
+    decide: Decide
+    calibrations: tuple[Calibration | None, ...]
+    usual: tuple[Array, ...]
+    cols: Habits
+    min_confidence: float = 0.0
+
+    @classmethod
+    def fit(
+        cls,
+        book: Codebook,
+        decide: Decide,
+        observations: Observations,
+        held_out: Sequence[tuple[Observations, Array]],
+        min_confidence: float = 0.0,
+    ) -> Decider:
+        """Calibrate on held-out entries, given with their estimates, each set as it was left out of a fit."""
+        usual = tuple(_usual(group, book, observations) for group in range(len(book.kinds)))
+        calibrations: list[Calibration | None] = [None] * len(book.kinds)
+        if decide != "nearest":
+            left_out = [(held, x, _features(observations, book, held, usual)) for held, x in held_out]
+            for g, alphabet in enumerate(book.kinds):
+                if alphabet is not None:
+                    found = _joined([_of_group(g, book, *one) for one in left_out])
+                    calibrations[g] = Calibration.fit(alphabet, *found[:2], usual[g], *found[2:])
+        cols = Habits.of(counted(observations, book, by_row=False), usual)
+        return cls(book, decide, tuple(calibrations), usual, cols, min_confidence)
+
+    def again(self, book: Codebook, observations: Observations) -> Decider:
+        """The same rule and calibrations for more data, with their habits."""
+        return replace(self, book=book, cols=Habits.of(counted(observations, book, by_row=False), self.usual))
+
+    def of_rows(self, observations: Observations) -> Habits:
+        """The habits of the rows of a table, by its observed cells."""
+        return Habits.of(counted(observations, self.book, by_row=True), self.usual)
+
+    def proba(self, group: int, rows: Index, cols: Index, estimate: Array, habits: Habits) -> Array:
+        """Probabilities of the symbols of a group of columns at some of its cells."""
+        calibration = self.calibrations[group]
+        if calibration is None:
+            raise ValueError('there are no probabilities with decide="nearest", nor of columns of any numbers')
+        row = habits.at(group, rows) if habits.tables[group].size else None
+        col = self.cols.at(group, cols) if self.cols.tables[group].size else None
+        return calibration.proba(estimate, row, col)
+
+    def symbols(self, rows: Index, cols: Index, estimate: Array, habits: Habits) -> Array:
+        """The decided symbols at cells; NaN where none is sure enough; the estimate in columns of any numbers."""
+        out = np.array(estimate, dtype=np.float64)
+        for group, alphabet in enumerate(self.book.kinds):
+            if alphabet is None:
+                continue
+            inside = self.book.inside(group, cols)
+            if self.calibrations[group] is None:
+                out[inside] = alphabet.snap(estimate[inside])
+                continue
+            p = self.proba(group, rows[inside], cols[inside], estimate[inside], habits)
+            which = decided(p, alphabet.symbols, self.decide)
+            found = alphabet.symbols[which]
+            if self.min_confidence > 0:
+                found = np.where(p[np.arange(which.size), which] >= self.min_confidence, found, np.nan)
+            out[inside] = found
+        return out
+
+
+def _usual(group: int, book: Codebook, observations: Observations) -> Array:
+    """Frequencies of the symbols in a group of columns, each imagined once in addition, so that none is 0."""
+    alphabet = book.kinds[group]
+    if alphabet is None:
+        return np.ones(0)
+    codes = alphabet.indices(observations.values[book.inside(group, observations.cols)])
+    counts = np.bincount(codes, minlength=len(alphabet)) + 1.0
+    usual: Array = counts / counts.sum()
+    return usual
+
+
+class _Entries(NamedTuple):
+    """Held-out entries of a group, their estimates, and the habits of their rows and columns, where there are any."""
+
+    truth: Array
+    estimate: Array
+    rows: Array | None = None
+    cols: Array | None = None
+
+
+def _features(
+    observations: Observations, book: Codebook, held: Observations, usual: Sequence[Array]
+) -> tuple[Habits, Habits]:
+    """Habits of rows and columns, without the held-out entries themselves."""
+    rows, cols = (counted(observations, book, by_row=by_row, held=[held]) for by_row in (True, False))
+    return Habits.of(rows, usual), Habits.of(cols, usual)
+
+
+def _of_group(
+    group: int, book: Codebook, held: Observations, estimate: Array, habits: tuple[Habits, Habits]
+) -> _Entries:
+    inside = np.arange(len(held))[book.inside(group, held.cols)]
+    inside = inside[:: max(-(-inside.size // MOST_ENTRIES), 1)]
+    row, col = (one.tables[group] for one in habits)
+    return _Entries(
+        held.values[inside],
+        estimate[inside],
+        row[held.rows[inside]] if row.size else None,
+        col[held.cols[inside]] if col.size else None,
+    )
+
+
+def _joined(parts: Sequence[_Entries]) -> _Entries:
+    if not parts:
+        return _Entries(np.zeros(0), np.zeros(0))
+    joined: list[Any] = [None if one[0] is None else np.concatenate(one) for one in zip(*parts, strict=True)]
+    return _Entries(*joined)

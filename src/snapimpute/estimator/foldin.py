@@ -1,0 +1,162 @@
+"""Rows that a fit has not seen: their factors, by the objective of the fit with everything else held fixed.
+
+In X = U diag(s) Vᵀ a row is x = Vc. Where a fit has converged, each of its own
+rows solves
+
+    min over c    ½ Σ_observed (o_j − b_j − v_jᵀc)² + discrete term on the others + ½ Σ_k w_k c_k²
+
+with w_k = g'(s_k)/s_k for the spectral penalty g (λ/s_k for the nuclear norm). So
+do new rows here, and a row of the fit comes out as it was. w is read off the fit
+itself, which serves every penalty and solver: s_k w_k = u_kᵀ(Z − X)v_k, Z the
+point before the spectral prox. A row of which nothing is known has c ≈ 0, and
+gets what the offsets say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snapimpute.base.files import stored
+from snapimpute.base.threads import cut, run_parts
+from snapimpute.base.types import Array
+from snapimpute.data.observations import Observations
+from snapimpute.estimator.recipe import Center, Damping, fitted_biases
+from snapimpute.linalg import LowRank
+from snapimpute.linalg.kernels import lanes_solve
+from snapimpute.penalties import ByColumn, CellPenalty, DiscretePenalty
+from snapimpute.problem import Problem
+
+SWEEPS, SMALL = 60, 1e-7
+"""Newton steps at most, and the relative change that ends those of a row; one is exact if nothing is discrete."""
+
+LONGER = 1.5
+"""Times the length of the last step, at most, that a step may have."""
+
+LANES = 256
+"""Rows solved for by a thread at once."""
+
+
+@stored("offset model", "center", "mean", "col_biases", "damping", "cold")
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What the offsets are made of, so that they can be had for other rows: μ, the biases of columns, the damping.
+
+    A row without observed cells has the bias 0. Without a centre there are no offsets, but rows and columns of
+    which nothing is known have the mean all the same (`estimates`).
+    """
+
+    center: Center
+    mean: float
+    col_biases: Array
+    damping: Damping
+    cold: NDArray[np.bool_]
+    """Columns without any observation."""
+
+    @classmethod
+    def of(cls, observations: Observations, center: Center, damping: Damping) -> Base:
+        """Fit to the data; the same numbers as `offsets`."""
+        n = observations.shape[1]
+        biases = fitted_biases(observations, center or "mean", damping)
+        cold = np.bincount(observations.cols, minlength=n) == 0
+        return cls(center, biases.mean, np.array(biases.col_biases), damping, cold)
+
+    def offsets(self, observations: Observations | None, rows: int) -> LowRank | None:
+        """What is subtracted from so many rows with these observed cells (None: none at all), as `recipe.offsets`."""
+        if self.center is None:
+            return None
+        known = np.zeros(rows) if observations is None else np.bincount(observations.rows, minlength=rows)
+        ones = np.ones(rows)
+        bias = np.zeros(rows)
+        if self.center in ("rows", "biases") and observations is not None:
+            rest = observations.values - self.mean - self.col_biases[observations.cols]
+            bias = np.bincount(observations.rows, rest, rows) / np.maximum(known + self.damping[0], 1e-300)
+        right = np.column_stack([np.ones(self.cold.size), self.col_biases])
+        return LowRank(np.column_stack([self.mean + bias, ones]), np.ones(2), right)
+
+    def estimates(self, x: LowRank, observations: Observations | None) -> tuple[LowRank, LowRank]:
+        """The factors and the offsets whose sum is what is estimated: cold rows and columns have no factors.
+
+        A discrete term draws them to the alphabet, all the same way, which says nothing of their cells.
+        """
+        rows = x.shape[0]
+        cold = np.ones(rows, dtype=bool)
+        if observations is not None:
+            cold[observations.rows] = False
+        shown = LowRank(x.U * ~cold[:, None], x.s, x.V * ~self.cold[:, None])
+        base = self.offsets(observations, rows)
+        if base is None:
+            right = np.column_stack([np.full(self.cold.size, self.mean), self.mean * self.cold])
+            base = LowRank(np.column_stack([cold, ~cold]).astype(np.float64), np.ones(2), right)
+        return shown, base
+
+
+def shrinkage(problem: Problem, x: LowRank) -> Array:
+    """w, how strongly a fit draws each coordinate of a row to 0."""
+    z = problem.gradient_step(x, problem.at_observed(x), 1.0)
+    before = np.einsum("ik,ik->k", x.U, z.matmat(x.V))
+    shrink: Array = np.maximum(before - x.s, 0.0) / np.maximum(x.s, 1e-300)
+    return shrink
+
+
+def fold_in(problem: Problem, V: Array, w: Array) -> Array:
+    """The coordinates C of the rows of a problem: their part of a low-rank matrix is C Vᵀ.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the new rows, with their offsets; its spectral penalty is not used.
+    V : array of shape (n, r)
+        With orthonormal columns.
+    w : array of shape (r,)
+        From `shrinkage`.
+
+    Examples
+    --------
+    >>> from snapimpute import Nuclear
+    >>> V = np.full((4, 1), 0.5)
+    >>> rows = Observations.from_dense([[2.0, 2.0, np.nan, np.nan]])
+    >>> fold_in(Problem(rows, Nuclear(1.0)), V, np.array([0.0])) @ V.T
+    array([[2., 2., 2., 2.]])
+    """
+    m, rank = problem.shape[0], V.shape[1]
+    C = np.zeros((m, rank))
+    if rank == 0:
+        return C
+    bend = curvatures(problem.discrete, problem.shape[1])
+    base = (V * bend[:, None]).T @ V + np.diag(w)
+    indptr, indices, _ = problem.observations.by_row
+    # The curvature of a discrete term is but an average, and a step may lead too far: those that follow in the row
+    # are shorter then, as the slopes before and after it tell (Barzilai and Borwein). No row depends on the others.
+    length, going, step, before = np.ones(m), np.ones(m, dtype=bool), C, np.zeros(m)
+    for _ in range(SWEEPS):
+        x = LowRank(C, np.ones(rank), V)
+        slope = problem.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
+        after = np.einsum("ik,ik->i", slope, step)
+        fall = np.maximum(before - after, before / LONGER)
+        length = np.minimum(length * np.divide(before, fall, out=np.full(m, LONGER), where=fall > 0), 1.0)
+        step = slope.copy()
+
+        def work(start: int, stop: int, step: Array = step) -> None:
+            lanes_solve(indptr, indices, 1 - bend, V, base, step, start, stop)
+
+        run_parts(work, cut(m, LANES), float(len(problem.observations) * rank**2 + m * rank**3))
+        step *= (length * going)[:, None]
+        before = np.maximum(np.einsum("ik,ik->i", slope, step), 0.0)
+        C = C + step
+        going &= np.linalg.norm(step, axis=1) > SMALL * np.linalg.norm(C, axis=1)
+        if not (problem.is_discrete and going.any()):
+            break
+    return C
+
+
+def curvatures(penalty: DiscretePenalty | None, columns: int) -> Array:
+    """How much a discrete penalty bends the objective at an unobserved cell of each column, on average."""
+    out = np.zeros(columns)
+    groups = penalty.groups() if isinstance(penalty, ByColumn) else [(penalty, np.arange(columns))]
+    for one, cols in groups:
+        if isinstance(one, CellPenalty):
+            out[cols] = np.clip(1 - one.line(1.0).slope, 0.0, 1.0)
+    return out

@@ -1,0 +1,690 @@
+"""The estimator: a table with missing cells in, the same kind of table filled with symbols out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from snapimpute.backends import place_named
+from snapimpute.base.display import html_of
+from snapimpute.base.types import Array
+from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+from snapimpute.data.tables import Table, read_table
+from snapimpute.estimator.decide import Decide, Decider, check_confidence, check_decide
+from snapimpute.estimator.files import read_model, write_model
+from snapimpute.estimator.model import Estimates, Model, in_units
+from snapimpute.estimator.plan import MIN_OBSERVED, Plan, Strength, TuningInterruptedError, settle
+from snapimpute.estimator.recipe import Center, Weights
+from snapimpute.estimator.tuning import Candidate, Metric, Search
+from snapimpute.estimator.update import grown, merged, new_cells
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Result, Solver
+
+logger = logging.getLogger("snapimpute")
+
+_SHOWN_VALUES = 20
+SHARE = 0.2
+"""Of the observed cells that are held out to calibrate on, and by `SnapImputer.score`."""
+
+METRICS: dict[Decide, Metric] = {"accuracy": "error", "mae": "mae", "rmse": "rmse", "nearest": "error"}
+
+
+class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Fill the missing cells of a table with symbols of a finite alphabet.
+
+    The table is modelled as offsets plus a matrix of low rank whose unobserved
+    entries are drawn to the alphabet. Each missing cell gets the symbol that
+    ``decide`` asks for, by calibrated probabilities. Observed cells are not changed.
+
+    Parameters
+    ----------
+    alphabet : list, str, Alphabet, or a dict or list of such
+        The symbols a cell can have: ``[0, 1]``, ``"1:5"``, ``"0.5:5:0.5"``, or
+        labels from lowest to highest, ``["low", "mid", "high"]``. A dict by the
+        name or position of columns, or a list with one entry for each, gives
+        columns their own; None there is a column of any numbers. "infer" looks
+        at the values; ``alphabet_`` is what it found. Required.
+    spectral : {"nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad", "rank"} or SpectralPenalty
+        What favours low rank: the nuclear norm, the log-sum penalty with
+        θ = √λ, the capped ℓ1 with θ = 2λ, the truncated nuclear norm with r = 3
+        (the three largest singular values are free), MCP with γ = 3, SCAD with
+        a = 3.7, or the rank itself. A penalty object brings its own λ.
+    discrete : {"l1", "l1-composed", "l0", "l0-fractional", "lp", "l2", "ridge"}, DiscretePenalty or None
+        What draws unobserved entries to the alphabet; "lp" with p = ½,
+        "l0-fractional" with α = d²/20, d the smallest distance of two symbols.
+        "ridge" is a control that does not see the alphabet, None leaves it out.
+        A penalty object brings its own ξ.
+    weights : {None, "frequency"} or list
+        Of the symbols in the discrete penalty: all alike, K times the observed
+        frequencies, or one number for each symbol in ascending order.
+    lam, xi : float or "auto"
+        Strengths of the two. "auto" chooses them on a fifth of the observed
+        cells, held out for that, by the loss of ``decide``; then everything
+        observed is fitted again with the strengths chosen. ξ = 0 is among those
+        tried: ``xi_ == 0`` says that discreteness did not help, and ``verdict_``
+        by how much. With several alphabets ξ is in units of each.
+    solver : str or Solver
+        "auto" takes one that fits the penalties, and ``solver_why_`` says why;
+        else a name of ``solvers.SOLVERS`` or a solver with its parameters. What
+        the solver has no use for is not tuned: ξ is 0 for one that does not
+        treat a discrete penalty.
+    center : {"auto", "mean", "rows", "columns", "biases"} or None
+        What is subtracted before modelling: the mean, and damped biases of rows,
+        of columns or of both; the damping is tuned. "auto" tries the mean (of
+        columns, where they differ in kind) and both biases on the held-out cells,
+        with ξ = 0 while ξ is open, and keeps the better one.
+    decide : {"accuracy", "mae", "rmse", "nearest"}
+        What a symbol is to minimise: the chance of being wrong, the expected
+        absolute or squared error, or the distance to the estimate. All but the
+        last need probabilities, calibrated on held-out cells.
+    min_confidence : float
+        Cells whose symbol is less probable than that stay missing.
+    continuous : {"fit", "passthrough"}
+        What becomes of columns of any numbers: they are part of the model and get
+        its estimates, or they are left alone.
+    missing : sequence
+        Values that mean missing, such as ``[-99, "?"]``, besides NaN and null.
+    cv : int, optional
+        Tune on so many folds instead of one fifth.
+    max_iter : int
+        Iterations at most, of each fit.
+    tol : float
+        Stop when the relative change of an iteration is at most this; 0 never
+        stops early.
+    max_rank : int, optional
+        Keep at most that many factors.
+    alphabet_term : {"auto", "tiled", "sampled"}
+        Whether the discrete penalty is computed on all missing cells or
+        estimated on a sample of them; "auto" takes a sample of huge tables only.
+    dtype : {"float64", "float32"}
+        Precision of the fit; float32 needs half the memory.
+    backend : {"cpu", "torch", "torch:cpu", "torch:cuda"}
+        Where the fit runs: here, or with torch, on a GPU if there is one.
+    random_state : int
+        Seed of the held-out cells and of the solver: same seed, same result.
+    callback : callable, optional
+        Called in every iteration of the last fit, as in `solve`.
+    progress : callable, optional
+        Called with each `tuning.Candidate` as it is scored.
+
+    Attributes
+    ----------
+    left_, singular_values_, right_ : arrays of shape (m, r), (r,) and (n, r)
+        The factors: ``left_ @ diag(singular_values_) @ right_.T``.
+    offsets_ : LowRank
+        What was subtracted before; `predict_mean` adds it again. Without a centre
+        it is 0 but for rows and columns without any observed cell.
+    scale_ : array of shape (n,)
+        What a unit of the model is in each column; 1 if all have one alphabet.
+    alphabet_ : Alphabet or list
+        One for all columns, or one for each; None for columns of any numbers.
+    lam_, xi_ : float
+        The strengths used.
+    center_, damping_
+        What was subtracted, and the damping of row and column biases.
+    verdict_ : Verdict or None
+        Whether discreteness beat rounding on the held-out cells, by how much, and how sure that is.
+    solver_, solver_why_ : str
+        The solver that was run with its parameters, and why it was taken.
+    choice_ : Choice or None
+        What was tried on the held-out cells, with the scores, for the centre
+        that was kept; None if nothing was tuned.
+    n_iter_ : int
+    status_ : Status
+        Why the fit ended, and what to do about it.
+    history_ : dict of arrays
+        Objective, its terms, rank and seconds in each iteration.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Only where all columns of X have names that are strings.
+    row_labels_, col_labels_ : array or None
+        Of the rows and columns, if X was Observations that have any.
+
+    See Also
+    --------
+    complete : The same in one call.
+
+    Notes
+    -----
+    How missing cells are coded: NaN in numpy arrays, or a mask; null or NaN in
+    pandas, polars and Arrow tables; *not stored* in scipy sparse matrices, where
+    a stored 0 is an observation. 0 never means missing, nor does -1 or 99.
+
+    What comes back: a table of the same kind with the same labels and dtypes, as
+    long as the dtype of a column can hold every symbol. So a nullable integer
+    column stays one, and a float column stays a float column, with whole numbers
+    in it if the symbols are. An integer or boolean column that has missing cells
+    and cannot hold the alphabet becomes Int64 or Float64. A sparse matrix comes
+    back as a dense array of the smallest dtype for the alphabet; above 100
+    million cells that is refused, and `predict` gives the cells you need.
+
+    With fewer than 10 observed cells, or a single row or column, nothing can be
+    held out: "auto" then means the mean as centre, ξ = 0 and a λ of about a
+    fiftieth of the largest that matters.
+
+    A row or column without any observed cell has the bias 0 and no factors: it
+    gets the mean and the bias of the column or row it crosses, and probabilities
+    as usual there. `transform` takes any rows: the factors of each follow from its
+    observed cells (`foldin`), for rows of the fit as for others.
+
+    Examples
+    --------
+    >>> X = np.array([[5, 4, np.nan, 1], [np.nan, 4, 1, 1], [1, np.nan, 5, 5], [1, 1, 5, np.nan]])
+    >>> SnapImputer("1:5", lam=0.5, xi=0.01).fit_transform(X)
+    array([[5., 4., 1., 1.],
+           [5., 4., 1., 1.],
+           [1., 1., 5., 5.],
+           [1., 1., 5., 5.]])
+    """
+
+    def __init__(
+        self,
+        alphabet: Any = None,
+        *,
+        spectral: str | SpectralPenalty = "nuclear",
+        discrete: str | DiscretePenalty | None = "l1",
+        weights: Weights = None,
+        lam: Strength = "auto",
+        xi: Strength = "auto",
+        solver: str | Solver[Any] = "auto",
+        center: Center | Literal["auto"] = "auto",
+        decide: Decide = "accuracy",
+        min_confidence: float = 0.0,
+        continuous: Literal["fit", "passthrough"] = "fit",
+        missing: Sequence[Any] = (),
+        cv: int | None = None,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_rank: int | None = None,
+        alphabet_term: AlphabetTerm = "auto",
+        backend: str = "cpu",
+        dtype: Precision = "float64",
+        random_state: int = 0,
+        callback: Callable[[Any], Any] | None = None,
+        progress: Callable[[Candidate], Any] | None = None,
+    ) -> None:
+        self.alphabet = alphabet
+        self.spectral = spectral
+        self.discrete = discrete
+        self.weights = weights
+        self.lam = lam
+        self.xi = xi
+        self.solver = solver
+        self.center = center
+        self.decide = decide
+        self.min_confidence = min_confidence
+        self.continuous = continuous
+        self.missing = missing
+        self.cv = cv
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_rank = max_rank
+        self.alphabet_term = alphabet_term
+        self.backend = backend
+        self.dtype = dtype
+        self.random_state = random_state
+        self.callback = callback
+        self.progress = progress
+
+    # ---------------------------------------------------------------- fitting
+    def fit(self, X: Any, y: None = None) -> SnapImputer:
+        """Fit to the observed cells of a table.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, Observations or frame of shape (m, n)
+        y : None
+            Not used; scikit-learn passes it.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If it is interrupted; the best so far is kept. An interruption of the
+            tuning goes on to the last fit, which takes another one.
+        """
+        table = self._read(X)
+        self._fit(table.given, table)
+        return self
+
+    def fit_transform(self, X: Any, y: None = None) -> Any:
+        """Fit to a table and return it filled."""
+        table = self._read(X)
+        table.check_fillable()  # before a long fit, not after it
+        self._fit(table.given, table)
+        return self._filled(table)
+
+    def _read(self, X: Any) -> Table:
+        """Take in a table to fit; one that was read by the same alphabet is taken as it is."""
+        if isinstance(X, Table):
+            return X
+        if self.continuous not in ("fit", "passthrough"):
+            raise ValueError(f'continuous must be "fit" or "passthrough", got {self.continuous!r}')
+        if isinstance(self.missing, str) or not isinstance(self.missing, Sequence | np.ndarray):
+            raise ValueError(f'missing must be a list of values such as [-99, "?"], got {self.missing!r}')
+        if self.alphabet is None:
+            raise ValueError(_no_alphabet(read_table(X, "infer", missing=self.missing)))
+        table = read_table(X, self.alphabet, missing=self.missing, leave=self.continuous == "passthrough")
+        logger.info("alphabet: %s", table.codebook.describe())
+        return table
+
+    def _fit(self, X: Any, table: Table) -> None:
+        decide, sure = check_decide(self.decide), check_confidence(self.min_confidence, self.decide)
+        place_named(self.backend)  # said before anything is computed, if it is not there
+        options = self._options()
+        validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
+        book, observed = table.codebook, table.observations()
+        scale = book.scale(observed.cols, observed.values)
+        known = in_units(observed, scale)
+        plan, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], options)
+        result = plan.fit(known, self.solver, options, callback=self.callback)
+        stopped |= result.status.code == "interrupted"  # no further fit then
+        held_out: list[tuple[Observations, Array]] = []
+        try:
+            held_out = self._held_out(known, scale, plan, options) if plan.choice or not stopped else []
+        except KeyboardInterrupt:  # which came too late for the fit: that is kept
+            stopped = True
+        decider = Decider.fit(book, decide, observed, held_out, sure)
+        labelled = X if isinstance(X, Observations) else None
+        self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
+        self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
+        self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
+        if stopped:
+            raise KeyboardInterrupt("interrupted: the best so far is kept")
+
+    def _settled(
+        self, known: Observations, alphabet: Alphabet | Codebook, metric: Metric, options: FitOptions
+    ) -> tuple[Plan, bool]:
+        """What was "auto" chosen, and whether that was interrupted."""
+        try:
+            plan = settle(
+                known,
+                alphabet,
+                spectral=self.spectral,
+                discrete=self.discrete,
+                weights=self.weights,
+                lam=self.lam,
+                xi=self.xi,
+                center=self.center,
+                solver=self.solver,
+                metric=metric,
+                cv=self.cv,
+                options=options,
+                progress=self.progress,
+            )
+            return plan, False
+        except TuningInterruptedError as err:
+            logger.warning("%s: the best so far is fitted", err)
+            return err.plan, True
+
+    def _options(self) -> FitOptions:
+        return FitOptions(
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_rank=self.max_rank,
+            alphabet_term=self.alphabet_term,
+            backend=self.backend,
+            dtype=self.dtype,
+            random_state=self.random_state,
+        )
+
+    def _held_out(
+        self, known: Observations, scale: Array, plan: Plan, options: FitOptions
+    ) -> list[tuple[Observations, Array]]:
+        """Cells that were held out with their estimates, to calibrate on: those of the tuning, or of one more fit."""
+        if self.decide == "nearest" or len(known) < MIN_OBSERVED or min(known.shape) == 1:
+            return []
+        choice = plan.choice
+        if choice is None:
+            search = Search(known, plan.recipe, share=SHARE, solver=self.solver, options=options.coarse())
+            choice = search.plain(plan.lam, plan.xi).choice()
+        return [
+            (one.observations.with_values(one.observations.values * units), one.estimate * units)
+            for one in choice.held_out
+            for units in (scale[one.observations.cols],)
+        ]
+
+    def _keep(self, plan: Plan, result: Result, model: Model, observed: Observations) -> None:
+        recipe = plan.recipe
+        self._plan, self._model, self._observed = plan, model, observed
+        self.alphabet_, self.scale_ = model.codebook.by_column, model.scale
+        self.center_, self.damping_ = recipe.center, recipe.damping
+        self.choice_ = plan.choice
+        self.verdict_ = None if plan.choice is None else plan.choice.verdict
+        self.lam_ = recipe.spectral.lam if isinstance(recipe.spectral, SpectralPenalty) else plan.lam
+        self.xi_ = recipe.discrete.xi if isinstance(recipe.discrete, DiscretePenalty) else plan.xi
+        shown = model.shown.astype(result.x.dtype)
+        self.left_, self.singular_values_, self.right_ = shown.U, shown.s, shown.V
+        self.offsets_ = model.offsets
+        self.solver_, self.solver_why_ = result.settings["solver"], result.settings["why"]
+        self.n_iter_, self.status_, self.history_ = result.n_iter, result.status, result.history
+        if result.status.code == "interrupted":  # the best so far is kept, but a script must not go on with it
+            raise KeyboardInterrupt(result.status.message)
+        if result.status.advice:
+            warnings.warn(str(result.status), ConvergenceWarning, stacklevel=4)
+
+    # ---------------------------------------------------------------- filling
+    def transform(self, X: Any) -> Any:
+        """Fill the missing cells of a table with the columns of the one that was fitted, and any rows.
+
+        Cells that are observed in X stay as they are. What is written into a row
+        follows from its observed cells, whether it was part of the fit or not.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame
+        """
+        check_is_fitted(self, "left_")
+        return self._filled(self._read_again(X))
+
+    def _read_again(self, X: Any) -> Table:
+        """Take in a table by the alphabet of the fit; one that was read by it is taken as it is."""
+        given = X.given if isinstance(X, Table) else X
+        if getattr(given, "ndim", 2) != 2:
+            raise ValueError(
+                f"expected a two-dimensional table, got {given.ndim} dimension(s). Reshape your data: "
+                f"X.reshape(1, -1) makes it a single row, X.reshape(-1, 1) a single column"
+            )
+        validate_data(self, given, reset=False, skip_check_array=True)  # number and names of the columns
+        book = self._model.codebook
+        known = isinstance(X, Table) and X.codebook is book
+        table: Table = X if known else read_table(given, book, missing=self.missing)
+        table.check_symbols()
+        return table
+
+    def _filled(self, table: Table) -> Any:
+        estimates = self._model.folded(table.cells(), table.shape[0])
+        return table.filled(estimates.symbols, may_abstain=self._model.decider.min_confidence > 0)
+
+    def fold_in(self, X: Any) -> Estimates:
+        """Return what the fit says of any rows, by their observed cells: raw scores, probabilities, symbols.
+
+        For rows that were not fitted what `predict_mean`, `predict_proba` and
+        `predict` are for those that were; `transform` writes its symbols.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame
+
+        Examples
+        --------
+        >>> imp = SnapImputer("1:5", lam=0.5, xi=0.0).fit([[5, 4, 1], [5, 5, 1], [1, 1, 5], [1, 2, 4]])
+        >>> imp.fold_in([[5, None, None], [1, None, None]]).mean([0, 1], [2, 2]).round()
+        array([2., 4.])
+        """
+        check_is_fitted(self, "left_")
+        table = self._read_again(X)
+        return self._model.folded(table.cells(), table.shape[0])
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Hide a fifth of the observed cells of a table, fill them, and say how well that went.
+
+        The share of right symbols, or minus the mean absolute or the root mean
+        squared error, as ``decide`` asks; in columns of any numbers minus the
+        squared error in units of the model counts. Higher is better.
+        """
+        check_is_fitted(self, "left_")
+        table, model = self._read_again(X), self._model
+        rows, cols, values = table.cells()
+        if values.size < 2:
+            raise ValueError(f"a table with {values.size} observed cell(s) cannot be scored: some have to be hidden")
+        order = np.random.default_rng(self._options().random_state).permutation(values.size)
+        hidden, kept = np.split(order, [max(round(SHARE * values.size), 1)])
+        folded = model.deciding(0.0).folded((rows[kept], cols[kept], values[kept]), table.shape[0])
+        found = folded.symbols(rows[hidden], cols[hidden])
+        off = (found - values[hidden]) / model.scale[cols[hidden]]
+        if model.decider.decide == "mae":
+            return -float(np.mean(np.abs(off)))
+        if model.decider.decide == "rmse":
+            return -float(np.sqrt(np.mean(off**2)))
+        discrete = model.codebook.discrete[cols[hidden]]
+        return float(np.mean(np.where(discrete, np.abs(off) < 1e-9, -(off**2))))
+
+    # ---------------------------------------------------------------- single cells
+    def predict(self, rows: Any, cols: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the decided symbols at cells of the table that was fitted, also where a cell was observed.
+
+        Labels where the alphabet has labels; NaN or None where no symbol is
+        probable enough for ``min_confidence``.
+
+        Parameters
+        ----------
+        rows, cols : int or array of int
+            Zero-based positions, broadcast against each other. A table alone asks
+            for all its cells, whose rows are folded in.
+        """
+        estimates, r, c, shape = self._asked(rows, cols)
+        symbols = estimates.symbols(r, c)
+        book = self._model.codebook
+        if all(kind is None or kind.labels is None for kind in book.kinds):
+            return symbols.reshape(shape)
+        out = symbols.astype(object)
+        for kind, alphabet in enumerate(book.kinds):
+            inside = book.inside(kind, c)
+            out[inside] = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
+        return out.reshape(shape)
+
+    def predict_mean(self, rows: Any, cols: ArrayLike | None = None) -> Array:
+        """Return the estimates at the given cells before they become symbols, neither snapped nor held in range.
+
+        Parameters
+        ----------
+        rows, cols
+            As in `predict`.
+        """
+        estimates, r, c, shape = self._asked(rows, cols)
+        return estimates.mean(r, c).reshape(shape)
+
+    def predict_proba(self, rows: Any, cols: ArrayLike | None = None) -> Array:
+        """Return calibrated probabilities at the given cells: the last axis is the alphabet, in ascending order.
+
+        Parameters
+        ----------
+        rows, cols
+            As in `predict`; the columns must have one alphabet.
+        """
+        estimates, r, c, shape = self._asked(rows, cols)
+        p = estimates.proba(r, c)
+        return p.reshape(*shape, p.shape[1])
+
+    def recommend(self, row: Any, k: Any = 10) -> NDArray[np.intp]:
+        """Return the k columns with the highest estimates in a row of the fit, of those not observed there.
+
+        Best first; fewer where there are fewer. Columns that were left alone, or
+        hold any numbers, are never among them.
+
+        Parameters
+        ----------
+        row : int
+            Zero-based position.
+        k : int
+
+        Examples
+        --------
+        >>> X = [[5, 4, None, None], [5, 4, 5, 1], [1, 1, 2, 5], [4, 5, 5, None]]
+        >>> SnapImputer("1:5", lam=0.5, xi=0.0).fit(X).recommend(0, k=1)
+        array([2])
+        """
+        check_is_fitted(self, "left_")
+        r, _, shape = self._cells(row, self._model.codebook.coded[0])
+        if shape:
+            raise ValueError(f"row must be one position, got shape {shape}")
+        if not isinstance(k, Integral) or k < 1:
+            raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+        open_ = self._model.codebook.discrete.copy()
+        open_[self._observed.cols[slice(*self._observed.by_row.indptr[[r[0], r[0] + 1]])]] = False
+        cols = np.flatnonzero(open_)
+        scores = self._model.fitted.mean(np.full(cols.size, r[0]), cols)
+        return cols[np.argsort(-scores, kind="stable")[: int(k)]]
+
+    @property
+    def estimates_(self) -> Estimates:
+        """What the fit says of the cells of its own table: `fold_in` for the rows that were fitted."""
+        check_is_fitted(self, "left_")
+        return self._model.fitted
+
+    def _asked(
+        self, rows: Any, cols: ArrayLike | None
+    ) -> tuple[Estimates, NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
+        """Cells of the fit, or all cells of a table, and what is said of them."""
+        check_is_fitted(self, "left_")
+        if cols is not None:
+            return self._model.fitted, *self._cells(rows, cols)
+        table = self._read_again(rows)
+        table.check_fillable()
+        cells = np.indices(table.shape).reshape(2, -1)
+        self._check_coded(cells[1])
+        return self._model.folded(table.cells(), table.shape[0]), cells[0], cells[1], table.shape
+
+    def _cells(self, rows: ArrayLike, cols: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
+        check_is_fitted(self, "left_")
+        r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
+        for index, size, name in ((r, self._model.shape[0], "rows"), (c, self._model.shape[1], "cols")):
+            if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
+                raise ValueError(
+                    f"{name} must be whole numbers between 0 and {size - 1}, positions in the fitted table"
+                )
+        self._check_coded(c)
+        return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
+
+    def _check_coded(self, cols: NDArray[Any]) -> None:
+        if cols.size and (alone := self._model.codebook.which[cols] < 0).any():
+            raise ValueError(f"column {cols[alone][0]} was left alone by the fit, which says nothing of it")
+
+    # ---------------------------------------------------------------- more data
+    def partial_fit(self, rows: Any, cols: ArrayLike | None = None, values: ArrayLike | None = None) -> SnapImputer:
+        """Take in further observed cells, and go on from the fit there is, at the same strengths.
+
+        A cell that was known gets the new value. Positions beyond the table that
+        was fitted make it larger: new rows, and new columns where all have one
+        alphabet, begin with the factors that their own cells ask for.
+
+        Parameters
+        ----------
+        rows, cols : array of int
+            Zero-based positions.
+        values : array
+            Symbols, or labels where the alphabet has labels. Without values, the
+            first argument is a table of further rows, or the first table to fit.
+        """
+        if values is None and not hasattr(self, "left_"):
+            return self.fit(rows)
+        check_is_fitted(self, "left_")
+        if values is None:
+            new = self._read_again(rows).observations().below(self._model.shape[0])
+        elif not np.size(rows) and not np.size(cols) and not np.size(values):  # type: ignore[arg-type]
+            return self
+        else:
+            named = hasattr(self, "feature_names_in_")
+            new = new_cells(self._model.codebook, rows, np.asarray(cols), values, may_grow=not named)
+        model, plan = self._model, self._plan
+        observed = merged(self._observed, new)
+        more = observed.shape[1] - model.shape[1]
+        book = model.codebook.widened(more)
+        scale = np.append(model.scale, np.ones(more))
+        known = in_units(observed, scale)
+        start = grown(model, plan.recipe, known)
+        result = plan.fit(known, self.solver, self._options(), x0=start, callback=self.callback)
+        self.n_features_in_ = observed.shape[1]
+        if observed.shape != model.shape:  # what is new has no labels
+            self.row_labels_ = self.col_labels_ = None
+        decider = model.decider.again(book, observed)
+        self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
+        return self
+
+    # ---------------------------------------------------------------- files
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file: numbers and text, no code; `load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Written atomically; a file that is there is replaced.
+        """
+        check_is_fitted(self, "left_")
+        if self.callback is not None or self.progress is not None:
+            raise ValueError(
+                "a callback is code, which no model file holds: set_params(callback=None, progress=None) before save"
+            )
+        write_model(path, vars(self))
+
+    # ---------------------------------------------------------------- for scikit-learn
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _html_repr(self) -> str:
+        """What notebooks show where scikit-learn's ``display`` is "diagram", as by default."""
+        return html_of(self)
+
+
+def load(path: str | os.PathLike[str]) -> SnapImputer:
+    """Read a model that `SnapImputer.save` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is no model, is damaged, or was written by a newer version.
+    """
+    out = SnapImputer()
+    for name, value in read_model(path).items():
+        setattr(out, name, value)
+    return out
+
+
+def complete(X: Any, alphabet: Any = None, **params: Any) -> Any:
+    """Fill the missing cells of a table with symbols of an alphabet.
+
+    Short for ``SnapImputer(alphabet, **params).fit_transform(X)``; everything
+    else is said at `SnapImputer`.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or frame
+    alphabet : list, str, Alphabet, or a dict or list of such
+        For instance ``[0, 1]`` or ``"1:5"``.
+    **params
+        Parameters of `SnapImputer`.
+
+    Returns
+    -------
+    table
+        Of the same kind as X; a dense array if X is sparse.
+
+    Examples
+    --------
+    >>> complete([[1, 5, 5], [1, None, 5], [5, 1, None]], "1:5")
+    array([[1., 5., 5.],
+           [1., 5., 5.],
+           [5., 1., 1.]])
+    """
+    return SnapImputer(alphabet, **params).fit_transform(X)
+
+
+def _no_alphabet(table: Table) -> str:
+    """What to say where no alphabet is given."""
+    one, hint, names = table.codebook.one, "", []
+    found = [levels.values for levels in map(table.levels, range(table.shape[1])) if levels.count]
+    if one is not None:
+        names = one.names()
+    elif found and all(values.dtype.kind == "f" for values in found):
+        names = [f"{value:.15g}" for value in np.unique(np.concatenate(found)).tolist()]
+    if 0 < len(names) <= _SHOWN_VALUES:
+        shown = ", ".join(names)
+        hint = f"; the values found are {shown}, so alphabet=[{shown}] if there are no others"
+    return f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'

@@ -1,0 +1,172 @@
+"""A fitted model: what it says of cells, of the rows it was fitted on and of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from snapimpute.base.files import stored
+from snapimpute.base.threads import cut
+from snapimpute.base.types import Array
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+from snapimpute.data.tables import BLOCK_CELLS, Cells
+from snapimpute.estimator.decide import Decider, Habits
+from snapimpute.estimator.foldin import Base, fold_in, shrinkage
+from snapimpute.estimator.plan import Plan
+from snapimpute.linalg import LowRank
+from snapimpute.penalties import DiscretePenalty, Nuclear
+from snapimpute.problem import Problem
+from snapimpute.solvers import Result
+from snapimpute.solvers.loop import SAMPLED_CELLS
+
+
+@stored("model", "codebook", "scale", "x", "base", "shown", "offsets", "discrete", "shrink", "decider", "habits")
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A low-rank matrix, offsets, the units of the columns, and how symbols are decided.
+
+    Parameters
+    ----------
+    codebook : Codebook
+        The alphabets of the columns.
+    scale : array of shape (n,)
+        What one unit of the model is in each column; 1 where all columns have one alphabet.
+    x : LowRank
+        As it was fitted.
+    base : Base
+        Makes the offsets of any rows.
+    shown, offsets : LowRank
+        The estimates of the rows that were fitted are their sum; see `Base.estimates`.
+    discrete : DiscretePenalty or None
+    shrink : array of shape (r,)
+        See `foldin`.
+    decider : Decider
+    habits : Habits
+        Of the rows that were fitted.
+    """
+
+    codebook: Codebook
+    scale: Array
+    x: LowRank
+    base: Base
+    shown: LowRank
+    offsets: LowRank
+    discrete: DiscretePenalty | None
+    shrink: Array
+    decider: Decider
+    habits: Habits
+
+    @classmethod
+    def of(
+        cls,
+        codebook: Codebook,
+        scale: Array,
+        observed: Observations,
+        plan: Plan,
+        result: Result,
+        decider: Decider,
+    ) -> Model:
+        """Make a model of a fit to observations, which are in the units of the data."""
+        known = in_units(observed, scale)
+        base = Base.of(known, plan.recipe.center, plan.recipe.damping)
+        problem = plan.recipe.problem(known, plan.lam, plan.xi)
+        x = LowRank(*(part.astype(np.float64) for part in (result.x.U, result.x.s, result.x.V)))
+        discrete = problem.discrete if problem.is_discrete else None
+        shrink = shrinkage(_affordable(problem), x)
+        habits = decider.of_rows(observed)
+        return cls(codebook, scale, x, base, *base.estimates(x, known), discrete, shrink, decider, habits)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the table that was fitted."""
+        return self.x.shape
+
+    def whole(self, x: LowRank, offsets: LowRank) -> LowRank:
+        """Estimates in the units of the data."""
+        both = LowRank.combine([1.0, 1.0], [x, offsets])
+        return both if (self.scale == 1).all() else LowRank(both.U, both.s, both.V * self.scale[:, None])
+
+    @cached_property
+    def fitted(self) -> Estimates:
+        """Of the rows that were fitted."""
+        return Estimates(self.whole(self.shown, self.offsets), self.decider, self.habits)
+
+    def folded(self, cells: Cells, rows: int) -> Estimates:
+        """Of any rows, by their observed cells; see `foldin`."""
+        shape = rows, self.shape[1]
+        if not cells[2].size:
+            nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)
+            counts = [np.zeros((rows, table.shape[1])) for table in self.habits.tables]
+            habits = Habits.of(counts, self.decider.usual)
+            return Estimates(self.whole(*self.base.estimates(nothing, None)), self.decider, habits)
+        observed = Observations.from_coo(*cells, shape)
+        known = in_units(observed, self.scale)
+        problem = _affordable(Problem(known, Nuclear(1.0), self.discrete, self.base.offsets(known, rows)))
+        x = LowRank(fold_in(problem, self.x.V, self.shrink), np.ones(self.x.rank), self.x.V)
+        return Estimates(self.whole(*self.base.estimates(x, known)), self.decider, self.decider.of_rows(observed))
+
+    def deciding(self, min_confidence: float) -> Model:
+        """The same, abstaining below another confidence."""
+        return replace(self, decider=replace(self.decider, min_confidence=min_confidence))
+
+
+def _affordable(problem: Problem) -> Problem:
+    """Without the discrete term where it has so many cells that a fit would sample it."""
+    m, n = problem.shape
+    return problem if m * n <= SAMPLED_CELLS else replace(problem, discrete=None)
+
+
+class Estimates:
+    """What a model says of the cells of some rows: estimates, probabilities, symbols.
+
+    Cells are taken a block at a time; those of a block may lie anywhere.
+    """
+
+    def __init__(self, estimate: LowRank, decider: Decider, habits: Habits) -> None:
+        self.estimate, self._decider, self._habits = estimate, decider, habits
+        self._left = np.ascontiguousarray(estimate.U * estimate.s)
+        self._right = np.ascontiguousarray(estimate.V)
+        self._ones = np.ones(estimate.rank, estimate.dtype)
+
+    def mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """The estimates at cells; only the factors of these rows and columns are touched."""
+        rows, cols = np.asarray(rows), np.asarray(cols)
+        if not rows.size:
+            return np.zeros(0)
+        top, left = rows.min(), cols.min()
+        U, V = self._left[top : rows.max() + 1], self._right[left : cols.max() + 1]
+        if U.shape[0] <= V.shape[0]:  # `entries` copies the first factor
+            return LowRank(U, self._ones, V).entries(rows - top, cols - left)
+        return LowRank(V, self._ones, U).entries(cols - left, rows - top)
+
+    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """The decided symbols as numbers, NaN where there is none."""
+        rows, cols = np.asarray(rows), np.asarray(cols)
+        out = np.empty(rows.size)
+        for start, stop in cut(rows.size, BLOCK_CELLS):
+            r, c = rows[start:stop], cols[start:stop]
+            out[start:stop] = self._decider.symbols(r, c, self.mean(r, c), self._habits)
+        return out
+
+    def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Probabilities of the symbols in ascending order, at cells of columns with one alphabet."""
+        rows, cols = np.asarray(rows), np.asarray(cols)
+        groups = np.unique(self._decider.book.which[cols]) if cols.size else np.zeros(1, dtype=np.intp)
+        if groups.size != 1 or groups[0] < 0:
+            raise ValueError("probabilities are had for columns with one and the same alphabet at a time")
+        group = int(groups[0])
+        size = len(self._decider.usual[group])
+        out = np.empty((rows.size, size))
+        for start, stop in cut(rows.size, BLOCK_CELLS):
+            r, c = rows[start:stop], cols[start:stop]
+            out[start:stop] = self._decider.proba(group, r, c, self.mean(r, c), self._habits)
+        return out
+
+
+def in_units(observed: Observations, scale: Array) -> Observations:
+    """The observations in the units of a model."""
+    return observed if (scale == 1).all() else observed.with_values(observed.values / scale[observed.cols])

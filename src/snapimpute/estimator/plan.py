@@ -1,0 +1,192 @@
+"""Settling what is open in a model, the centre and the strengths λ and ξ, before it is fitted to everything."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Literal
+
+from snapimpute.base.files import stored
+from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+from snapimpute.estimator.recipe import Center, Recipe, Weights, best_damping
+from snapimpute.estimator.tuning import Choice, Fit, Metric, Progress, Search, lam_grid, xi_grid
+from snapimpute.linalg import LowRank
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.solvers import Checkpoint, FitOptions, Result, Solver, named, pick
+from snapimpute.solvers.loop import Callback, run
+from snapimpute.solvers.options import COARSE_ITER, COARSE_TOL, DEFAULT, TUNING
+
+Strength = float | Literal["auto"]
+
+MIN_OBSERVED = 10
+"""With fewer observed cells nothing is held out and nothing is tuned."""
+
+UNTUNED_LAM = 8
+"""Place in the grid of the λ that is taken then, about a fiftieth of the largest that matters."""
+
+
+@stored("tuned specification", "recipe", "lam", "xi", "choice")
+@dataclass(frozen=True)
+class Plan:
+    """A recipe with its strengths, and what was tried to find them (None if nothing had to be)."""
+
+    recipe: Recipe
+    lam: float
+    xi: float
+    choice: Choice | None = None
+
+    def fit(
+        self,
+        observations: Observations,
+        solver: Solver[Any] | str = "auto",
+        options: FitOptions = DEFAULT,
+        *,
+        x0: LowRank | None = None,
+        callback: Callback | None = None,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    ) -> Result:
+        """Fit everything at the strengths settled.
+
+        Where the discrete penalty is not convex the answer depends on the start:
+        λ then comes down the path on which it was chosen.
+        """
+        problem = self.recipe.problem(observations, self.lam, self.xi)
+        x = x0
+        if x is None and self.choice is not None and not problem.convex:
+            tried = {xi: {c.lam for c in self.choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
+            above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
+            begin = max(tried[self.xi], default=math.inf)
+            first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
+            fit = Fit(observations, self.recipe, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
+            # A path that began below the largest λ began at the plain fit there.
+            for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
+                for result in fit.down(lams, xi, x):
+                    x = result.x
+        return run(problem, solver, options, x0=x, callback=callback, checkpoint=checkpoint)
+
+
+def settle(
+    observations: Observations,
+    alphabet: Alphabet | Codebook,
+    *,
+    spectral: str | SpectralPenalty = "nuclear",
+    discrete: str | DiscretePenalty | None = "l1",
+    weights: Weights = None,
+    lam: Strength = "auto",
+    xi: Strength = "auto",
+    center: Center | Literal["auto"] = "auto",
+    solver: Solver[Any] | str = "auto",
+    metric: Metric = "error",
+    cv: int | None = None,
+    options: FitOptions = TUNING,
+    progress: Progress | None = None,
+) -> Plan:
+    """Choose whatever is "auto" on held-out observed cells; see `SnapImputer` for the rules.
+
+    Parameters
+    ----------
+    observations : Observations
+    alphabet : Alphabet or Codebook
+    spectral, discrete, weights, lam, xi, center, solver
+        As in `SnapImputer`.
+    metric, cv
+        As in `choose`.
+    options : FitOptions
+        Of the last fit; those on the way are coarser.
+    progress : callable, optional
+        As in `choose`.
+
+    Examples
+    --------
+    >>> observations = Observations.from_dense([[1, 2, 1], [1, None, 1]])
+    >>> plan = settle(observations, Alphabet.of("1,2"), lam=1.0)
+    >>> plan.recipe.center, plan.lam, plan.xi  # too few cells to hold some out
+    ('mean', 1.0, 0.0)
+    """
+    flat: Center = "mean" if isinstance(alphabet, Alphabet) else "columns"
+    centers: tuple[Center, ...] = (flat, "biases") if center == "auto" else (center,)
+    recipes = [Recipe(alphabet, spectral, discrete, one, weights) for one in centers]
+    few = len(observations) < MIN_OBSERVED or min(observations.shape) == 1
+    _check_folds(cv)
+    lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
+    xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
+    lam, xi = _without_use(solver, lam, xi)
+    _refuse_early(observations, recipes[0], solver, xi)
+    if not few:
+        dampings = [best_damping(observations, one, random_state=options.random_state) for one in centers]
+        recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
+    if len(recipes) == 1 and lam != "auto" and xi != "auto":
+        return Plan(recipes[0], lam, xi)
+    if few:
+        untuned = lam_grid(observations, recipes[0])[UNTUNED_LAM] if lam == "auto" else lam
+        return Plan(recipes[0], untuned, 0.0 if xi == "auto" else xi)
+    coarse = options.coarse()
+    searches = [
+        Search(observations, one, metric, cv=cv, solver=solver, options=coarse, progress=progress) for one in recipes
+    ]
+    return _tuned(searches, lam, xi)
+
+
+class TuningInterruptedError(KeyboardInterrupt):
+    """The choice was interrupted (Ctrl-C); ``plan`` has the best that was found until then."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__("interrupted while λ and ξ were chosen")
+        self.plan = plan
+
+
+def _tuned(searches: Sequence[Search], lam: Strength, xi: Strength) -> Plan:
+    """Choose a recipe first, with ξ = 0 while ξ is open, which is much faster; then the strengths that are open."""
+    try:
+        best = min((search.plain(lam, xi) for search in searches), key=lambda search: search.lowest)
+        return _plan(best.others())
+    except KeyboardInterrupt:
+        begun = [search for search in searches if search.tried]
+        if not begun:
+            raise
+        raise TuningInterruptedError(_plan(min(begun, key=lambda search: search.lowest))) from None
+
+
+def _plan(search: Search) -> Plan:
+    choice = search.choice()
+    return Plan(search.recipe, choice.lam, choice.xi, choice)
+
+
+def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tuple[Strength, Strength]:
+    """Nothing is tuned that the solver has no use for: λ is 1 then, and ξ is 0."""
+    if isinstance(solver, str) and solver == "auto":
+        return lam, xi
+    kind = named(solver)
+    return (
+        1.0 if lam == "auto" and not kind.uses_lam else lam,
+        0.0 if xi == "auto" and not kind.card.discrete else xi,
+    )
+
+
+def _refuse_early(observations: Observations, recipe: Recipe, solver: Solver[Any] | str, xi: Strength) -> None:
+    """Raise now what the solver would object to at the largest ξ, not after an hour at the others."""
+    if isinstance(recipe.alphabet, Codebook) and all(kind is None for kind in recipe.alphabet.kinds):
+        return
+    strongest = max(xi_grid(recipe)) if xi == "auto" else xi
+    pick(recipe.problem(observations, 1.0, strongest), solver)
+
+
+def _check_folds(cv: object) -> None:
+    if cv is not None and (not isinstance(cv, Integral) or cv < 2):
+        raise ValueError(f"cv must be a whole number of folds, at least 2, or None, got {cv!r}")
+
+
+def _check_strength(name: str, value: object, is_open: bool, penalty: str) -> Strength:
+    """The number given, "auto" where it is to be chosen, 0 where the penalty has no use for it."""
+    if isinstance(value, str) and value == "auto":
+        return "auto" if is_open else 0.0
+    if not isinstance(value, Real):
+        raise ValueError(f'{name} must be a number or "auto", got {value!r}')
+    if not is_open:
+        raise ValueError(f'{name}={value} has no use with {penalty}: leave {name}="auto"')
+    return float(value)

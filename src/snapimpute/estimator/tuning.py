@@ -1,0 +1,452 @@
+"""Choosing λ and ξ on observed entries that are held out, never on the entries to be predicted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Unpack, get_args
+
+import numpy as np
+
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+from snapimpute.estimator.recipe import Recipe, offsets
+from snapimpute.linalg import LowRank, partial_svd, sparse
+from snapimpute.penalties import lam_at_threshold
+from snapimpute.solvers import FitOptions, Result, Solver, named
+from snapimpute.solvers.loop import run
+from snapimpute.solvers.options import TUNING, FitKeywords
+
+Metric = Literal["error", "mae", "rmse"]
+XI_STEPS = (0.0, 0.001, 0.003, 0.01, 0.03)
+"""ξ tried, in units of `Recipe.xi_unit`; 0 is the plain method."""
+
+LAM_STEPS = 14
+LAM_RATIO = 0.65
+"""λ tried: those whose thresholds are the largest singular value times powers of this ratio."""
+
+PATIENCE = 2
+"""A path over λ ends after so many λ in a row without a better score (one that began late, after one); so do the ξ,
+each with its own path."""
+
+ABOVE = 1
+"""Paths with a ξ above 0 begin so many λ above the best of the plain method, where λ is chosen from a grid."""
+
+MOST_LOSSES = 100_000
+"""Held-out entries that two candidates are compared on, at most."""
+
+
+@stored("candidate", "lam", "xi", "score", "rank", "n_iter", "error")
+@dataclass(frozen=True)
+class Candidate:
+    """One pair (λ, ξ) and its score on the held-out entries, with its standard error; lower is better."""
+
+    lam: float
+    xi: float
+    score: float
+    rank: int
+    n_iter: int
+    error: float = 0.0
+
+
+@stored("held-out cells", "observations", "estimate", "loss")
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Entries that were held out, what a fit to the others says of them, and what was lost on each."""
+
+    observations: Observations
+    estimate: Array
+    loss: Array
+
+
+@stored("verdict", "plain", "aware", "gain", "error", "count", "metric")
+@dataclass(frozen=True)
+class Verdict:
+    """Whether discreteness beat rounding: the best ξ above 0 against the best plain fit, on the same entries.
+
+    ``gain`` is how much lower its loss is on average (share of wrong symbols,
+    absolute or squared error), ``error`` the standard error of that difference.
+    """
+
+    plain: Candidate
+    aware: Candidate
+    gain: float
+    error: float
+    count: int
+    metric: Metric
+
+    @property
+    def helped(self) -> bool | None:
+        """Yes or no, beyond two standard errors; None where the data cannot tell."""
+        return None if abs(self.gain) <= 2 * self.error else self.gain > 0
+
+    def __str__(self) -> str:
+        answer = {True: "yes", False: "no, it did worse", None: "no difference that these data could tell"}
+        percent, unit = (100.0, "% wrong") if self.metric == "error" else (1.0, self.metric)
+        found = {one: f"{percent * one.score:.3g}" for one in (self.plain, self.aware)}
+        what = "squared error" if self.metric == "rmse" else unit
+        return (
+            f"did discreteness beat rounding? {answer[self.helped]}: {found[self.aware]} {unit} with ξ = "
+            f"{self.aware.xi:.3g}, {found[self.plain]} without; gain {percent * self.gain:.2g} ± "
+            f"{percent * self.error:.2g} ({what}, {self.count:,} entries held out)"
+        )
+
+
+@stored("choice", "best", "tried", "metric", "held_out", "verdict")
+@dataclass(frozen=True)
+class Choice:
+    """The pair that was chosen, and all that were tried.
+
+    Of the λ whose scores are as good as the best, within a standard error of the
+    difference, the largest is taken: the simplest model. One that was worse than
+    the best so far, on the way, stays out; of a whole surface the best is taken.
+    ``held_out`` is what the fit says of each held-out set, and ``verdict``
+    compares the best ξ above 0 with ξ = 0, where both were tried.
+    """
+
+    best: Candidate
+    tried: tuple[Candidate, ...]
+    metric: Metric
+    held_out: tuple[HeldOut, ...] = field(default=(), repr=False, compare=False)
+    verdict: Verdict | None = None
+
+    @property
+    def lam(self) -> float:
+        """The chosen λ."""
+        return self.best.lam
+
+    @property
+    def xi(self) -> float:
+        """The chosen ξ."""
+        return self.best.xi
+
+    def surface(self) -> tuple[Array, Array, Array]:
+        """(λ, ξ, scores of every pair, NaN where it was not tried), to plot."""
+        lams = np.array(sorted({c.lam for c in self.tried}))
+        xis = np.array(sorted({c.xi for c in self.tried}))
+        scores = np.full((lams.size, xis.size), np.nan)
+        for c in self.tried:
+            scores[np.searchsorted(lams, c.lam), np.searchsorted(xis, c.xi)] = c.score
+        return lams, xis, scores
+
+
+Progress = Callable[[Candidate], None]
+Grid = float | Sequence[float] | Literal["auto"]
+
+
+def choose(
+    observations: Observations,
+    recipe: Recipe,
+    *,
+    lam: Grid = "auto",
+    xi: Grid = "auto",
+    metric: Metric = "error",
+    share: float = 0.2,
+    cv: int | None = None,
+    early: bool = True,
+    solver: Solver[Any] | str = "auto",
+    progress: Progress | None = None,
+    **options: Unpack[FitKeywords],
+) -> Choice:
+    """Choose λ and ξ by how well they predict observed entries that were held out.
+
+    For each ξ a path is walked from the largest λ down, each fit starting from
+    the one before, until the score has not improved for a while. On a grid of λ
+    that was not given, the paths with ξ above 0 begin a little above the best λ
+    of the plain method, from its fit there.
+
+    Parameters
+    ----------
+    observations : Observations
+    recipe : Recipe
+    lam, xi : float, list of float or "auto"
+        What to try.
+    metric : {"error", "mae", "rmse"}
+        "error": share of entries whose nearest symbol is wrong; "mae": mean
+        absolute error of the nearest symbol; "rmse": root mean squared error of
+        the estimate before it is snapped. Entries of columns without an alphabet
+        count by the squared error.
+    share : float
+        Share of the observed entries to hold out.
+    cv : int, optional
+        Hold out every entry once, in so many folds, instead.
+    early : bool
+        Whether paths end early, and begin late; if not, every pair is tried.
+    solver : Solver or str
+        As in `solve`.
+    progress : callable, optional
+        Called with each `Candidate` as it is scored.
+    **options
+        As in `solve`, with other defaults: max_iter (60), tol (1e-3),
+        alphabet_term ("auto"), max_rank, backend, dtype, random_state.
+
+    Examples
+    --------
+    >>> from snapimpute.data.datasets import low_rank_alphabet
+    >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
+    >>> choice = choose(data.observations, Recipe(data.alphabet, center="mean"))
+    >>> choice.best.score < 0.1
+    True
+    """
+    fitted = replace(TUNING, **options)
+    search = Search(observations, recipe, metric, share, cv, solver, fitted, early=early, progress=progress)
+    return search.plain(lam, xi).others().choice()
+
+
+def path(
+    observations: Observations,
+    recipe: Recipe,
+    *,
+    lam: Grid = "auto",
+    xi: Grid = "auto",
+    metric: Metric = "error",
+    share: float = 0.2,
+    cv: int | None = None,
+    solver: Solver[Any] | str = "auto",
+    progress: Progress | None = None,
+    **options: Unpack[FitKeywords],
+) -> Choice:
+    """Score every pair (λ, ξ), for the whole surface; parameters as in `choose`.
+
+    Examples
+    --------
+    >>> from snapimpute.data.datasets import low_rank_alphabet
+    >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
+    >>> lams, xis, scores = path(data.observations, Recipe(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03]).surface()
+    >>> scores.shape
+    (3, 2)
+    """
+    fitted = replace(TUNING, **options)
+    search = Search(observations, recipe, metric, share, cv, solver, fitted, early=False, progress=progress)
+    return search.plain(lam, xi).others().choice()
+
+
+class Search:
+    """Walks paths, and remembers what they gave; parameters as in `choose`.
+
+    ``folds``, pairs of kept and held-out entries, take the place of ``share`` and
+    ``cv``. First `plain`, the first ξ to try, which is 0 if that is among them;
+    then `others`.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        recipe: Recipe,
+        metric: Metric = "error",
+        share: float = 0.2,
+        cv: int | None = None,
+        solver: Solver[Any] | str = "auto",
+        options: FitOptions = TUNING,
+        *,
+        early: bool = True,
+        progress: Progress | None = None,
+        folds: Sequence[tuple[Observations, Observations]] | None = None,
+    ) -> None:
+        _check_metric(metric)
+        self.metric, self.early, self.progress, self.recipe = metric, early, progress, recipe
+        if folds is None:
+            folds = _folds(observations, share, cv, options.random_state)
+        self.fits = [Fit(kept, recipe, solver, options) for kept, _ in folds]
+        self.held = [held for _, held in folds]
+        self.tried: list[Candidate] = []
+        self.losses: dict[Candidate, Array] = {}
+        self.best: dict[bool, Candidate] = {}
+        """The best plain candidate and the best of the others, by whether ξ is above 0."""
+        self.found: dict[Candidate, list[HeldOut]] = {}
+        """What the candidates say that are as good as these."""
+        self.starts: dict[float, list[LowRank]] = {}
+        """The last fits of the first path, by λ."""
+
+    def plain(
+        self,
+        lam: Grid = "auto",
+        xi: Grid = "auto",
+    ) -> Search:
+        """Walk the path of the first ξ."""
+        kept, solver = self.fits[0].observations, self.fits[0].solver
+        self.lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, self.recipe)), reverse=True)
+        self.xis = sorted(_grid("xi", xi, lambda: xi_grid(self.recipe, solver, kept)))
+        first = self._path(self.lams, self.xis[0])
+        self.late = self.early and isinstance(lam, str) and self.xis[0] == 0
+        self.begin = max(first - ABOVE, 0) if self.late else 0
+        return self
+
+    def others(self) -> Search:
+        """Walk the paths of the other ξ, from the smallest to the largest."""
+        since = 0
+        for xi in self.xis[1:]:
+            lams, before = self.lams[self.begin :], self.lowest
+            self._path(lams, xi, self.starts.get(lams[0]) if self.late else None)
+            since = 0 if self.lowest < before else since + 1
+            if self.late and since >= PATIENCE:
+                break
+        return self
+
+    @property
+    def lowest(self) -> float:
+        """The best score so far."""
+        return min(c.score for c in self.tried)
+
+    def _path(self, lams: Sequence[float], xi: float, starts: list[LowRank] | None = None) -> int:
+        """Walk down; return the place of the best λ."""
+        best, since, place, first = math.inf, 0, 0, not self.tried
+        x0s: Sequence[LowRank | None] = starts or [None] * len(self.fits)
+        walks = [fit.down(lams, xi, x0) for fit, x0 in zip(self.fits, x0s, strict=True)]
+        for i, (lam, *results) in enumerate(zip(lams, *walks, strict=True)):
+            candidate = self._score(lam, xi, results)
+            if first:
+                self.starts[lam] = [result.x for result in results]
+                for old in list(self.starts)[: -PATIENCE - ABOVE - 1]:
+                    del self.starts[old]
+            since = 0 if candidate.score < best else since + 1
+            if candidate.score < best:
+                best, place = candidate.score, i
+            if self.early and since >= (PATIENCE if starts is None else 1):
+                break
+        return place
+
+    def _score(self, lam: float, xi: float, results: Sequence[Result]) -> Candidate:
+        book, found = self.recipe.book(self.held[0].shape[1]), []
+        for held, result in zip(self.held, results, strict=True):
+            estimate = result.entries(held.rows, held.cols)
+            found.append(HeldOut(held, estimate, losses(self.metric, held, estimate, book)))
+        lost = np.concatenate([one.loss for one in found])
+        mean, error = float(lost.mean()), float(lost.std()) / math.sqrt(lost.size)
+        if self.metric == "rmse":
+            mean = math.sqrt(mean)
+            error /= 2 * max(mean, 1e-300)
+        rank, count = max(result.x.rank for result in results), max(result.n_iter for result in results)
+        candidate = Candidate(lam, xi, mean, rank, count, error)
+        self.losses[candidate] = lost[:: -(-lost.size // MOST_LOSSES)]
+        self.found[candidate] = found
+        if (xi > 0) not in self.best or mean < self.best[xi > 0].score:
+            self.best[xi > 0] = candidate
+        self.found = {c: kept for c, kept in self.found.items() if self._as_good(c, self.best[c.xi > 0])}
+        self.tried.append(candidate)  # last: an interruption may come anywhere, and what was tried can be chosen
+        if self.progress is not None:
+            self.progress(candidate)
+        return candidate
+
+    def choice(self) -> Choice:
+        """The ξ of the best score, and the largest λ whose score is no more than a standard error above it."""
+        best = min(self.best.values(), key=lambda c: (c.score, c.xi))
+        chosen = max((c for c in self.found if c.xi == best.xi), key=lambda c: c.lam)
+        return Choice(chosen, tuple(self.tried), self.metric, tuple(self.found[chosen]), self._verdict())
+
+    def _as_good(self, one: Candidate, best: Candidate) -> bool:
+        if one is best or not self.early:
+            return one is best
+        worse = self.losses[one] - self.losses[best]
+        return float(worse.mean()) <= float(worse.std()) / math.sqrt(worse.size)
+
+    def _verdict(self) -> Verdict | None:
+        if len(self.best) < 2:
+            return None
+        plain, aware = self.best[False], self.best[True]
+        before, after = self.found[plain], self.found[aware]
+        gains = np.concatenate([old.loss - new.loss for old, new in zip(before, after, strict=True)])
+        error = float(gains.std()) / math.sqrt(gains.size)
+        return Verdict(plain, aware, float(gains.mean()), error, gains.size, self.metric)
+
+
+def _folds(
+    observations: Observations, share: float, cv: int | None, seed: int
+) -> list[tuple[Observations, Observations]]:
+    """Pairs of kept and held-out entries: one split, or ``cv`` of them."""
+    if cv is None:
+        return [observations.split(share, random_state=seed)]
+    return list(observations.kfold(cv, random_state=seed))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit that is open in λ and ξ; parameters as in `choose`."""
+
+    observations: Observations
+    recipe: Recipe
+    solver: Solver[Any] | str = "auto"
+    options: FitOptions = TUNING
+
+    def down(self, lams: Iterable[float], xi: float, x: LowRank | None = None) -> Iterator[Result]:
+        """The fits at every λ in turn, each started from the one before, the first from ``x``."""
+        options = replace(self.options, evaluate_every=self.options.max_iter)
+        for lam in lams:
+            result = run(self.recipe.problem(self.observations, lam, xi), self.solver, options, x0=x)
+            if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
+                raise KeyboardInterrupt(result.status.message)
+            x = result.x
+            yield result
+
+
+def losses(metric: Metric, held: Observations, estimate: Array, book: Codebook) -> Array:
+    """What is lost on each entry: 1 for a wrong symbol, or the absolute or the squared error."""
+    _check_metric(metric)
+    truth = held.values
+    out: Array = (estimate - truth) ** 2
+    if metric == "rmse":
+        return out
+    for kind, alphabet in enumerate(book.kinds):
+        if alphabet is not None:
+            inside = book.inside(kind, held.cols)
+            off = np.abs(alphabet.snap(estimate[inside]) - alphabet.snap(truth[inside]))
+            out[inside] = off if metric == "mae" else off > 0
+    return out
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in get_args(Metric):
+        raise ValueError(f'metric must be "error", "mae" or "rmse", got {metric!r}')
+
+
+def largest_lam(observations: Observations, recipe: Recipe) -> float:
+    """σ₁(P_Ω(O − B)): with the nuclear norm and ξ = 0, X = 0 is optimal from this λ on."""
+    base = offsets(observations, recipe.center, recipe.damping)
+    values = observations.values
+    if base is not None:
+        values = values - base.entries(observations.rows, observations.cols)
+    return spectral_norm(observations, values)
+
+
+def spectral_norm(observations: Observations, values: Array) -> float:
+    """σ₁ of the matrix with these values on Ω and 0 elsewhere, and never quite 0."""
+    sigma = partial_svd(sparse(observations, values), 1, tol=1e-3 * float(np.linalg.norm(values))).x.s[0]
+    return max(float(sigma), 1e-12)
+
+
+def lam_grid(observations: Observations, recipe: Recipe) -> list[float]:
+    """λ to try, from the largest down; a single 0 if the penalty brings its own.
+
+    The grid is one of thresholds, the same for every penalty: each λ is the one that has its threshold.
+    """
+    if not isinstance(recipe.spectral, str):
+        return [0.0]
+    thresholds = largest_lam(observations, recipe) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
+    return [lam_at_threshold(recipe.spectral_at, threshold) for threshold in thresholds.tolist()]
+
+
+def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], list[float]]) -> list[float]:
+    if isinstance(given, str) and given == "auto":
+        return auto()
+    if isinstance(given, str) or np.size(given) == 0:
+        raise ValueError(f'{name} must be a number, a list of numbers or "auto", got {given!r}')
+    return [float(one) for one in np.atleast_1d(given)]
+
+
+def xi_grid(
+    recipe: Recipe, solver: Solver[Any] | str = "auto", observations: Observations | None = None
+) -> list[float]:
+    """ξ to try, 0 first; only that if the penalty brings its own.
+
+    With observations, a ξ to which the solver objects is left out: there are solvers that need one above 0.
+    """
+    if not recipe.xi_is_open:
+        return [0.0]
+    grid = [recipe.xi_unit * step for step in XI_STEPS]
+    if observations is None or (isinstance(solver, str) and solver == "auto"):
+        return grid
+    kind = named(solver)
+    return [xi for xi in grid if kind.objection(recipe.problem(observations, 1.0, xi)) is None] or grid

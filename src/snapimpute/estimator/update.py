@@ -1,0 +1,88 @@
+"""More data for a fitted model: further cells, rows and columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from snapimpute.base.types import Array
+from snapimpute.data.cells import coded
+from snapimpute.data.checks import as_index, on_symbols
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import Codebook
+from snapimpute.estimator.foldin import fold_in
+from snapimpute.estimator.model import Model
+from snapimpute.estimator.recipe import Recipe, offsets
+from snapimpute.linalg import LowRank
+from snapimpute.penalties import Nuclear
+from snapimpute.problem import Problem
+
+
+def new_cells(book: Codebook, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, *, may_grow: bool) -> Observations:
+    """Cells as numbers, checked against the alphabet of their columns, which may be new if the table ``may_grow``."""
+    given = np.atleast_1d(np.asarray(values))
+    r, c = (as_index(np.atleast_1d(one), name) for one, name in ((rows, "rows"), (cols, "cols")))
+    if not r.shape == c.shape == given.shape:
+        raise ValueError(f"rows, cols and values must be of one length, got {r.size}, {c.size} and {given.size}")
+    new = int(c.max()) >= book.which.size
+    if new and (book.one is None or not may_grow):
+        raise ValueError(
+            f"column {int(c.max())} is new, which takes a table whose columns have no names and one alphabet: "
+            f"fit again"
+        )
+    if not new and (alone := np.flatnonzero(book.which[c] < 0)).size:
+        raise ValueError(f"column {c[alone[0]]} was left alone by the fit, so it takes no values")
+    numbers = np.full(given.shape, np.nan)
+    for kind, alphabet in enumerate(book.kinds):
+        inside = book.inside(kind, c)
+        numbers[inside] = coded(given[inside], alphabet)
+        if alphabet is not None:
+            numbers[inside] = on_symbols(alphabet, r[inside], c[inside], numbers[inside])
+    return Observations.from_coo(r, c, numbers)
+
+
+def merged(old: Observations, new: Observations) -> Observations:
+    """All cells of both, in a table that holds both; what is new takes the place of what is old.
+
+    Examples
+    --------
+    >>> old, new = Observations.from_dense([[1, 2]]), Observations.from_coo([0, 1], [0, 2], [5, 6])
+    >>> merged(old, new).to_sparse().toarray()
+    array([[5., 2., 0.],
+           [0., 0., 6.]])
+    """
+    m, n = (max(sides) for sides in zip(old.shape, new.shape, strict=True))
+    rows, cols = (np.append(*both).astype(np.int64) for both in ((new.rows, old.rows), (new.cols, old.cols)))
+    _, first = np.unique(rows * n + cols, return_index=True)
+    values = np.append(new.values, old.values)
+    return Observations.from_coo(rows[first], cols[first], values[first], (m, n))
+
+
+def grown(model: Model, recipe: Recipe, known: Observations) -> LowRank:
+    """The factors of a model with those of new rows and columns, by their cells in the old columns and rows."""
+    x, (m, n) = model.x, known.shape
+    base = offsets(known, recipe.center, recipe.damping)
+    targets = known.values - (0.0 if base is None else base.entries(known.rows, known.cols))
+    U = _folded(known.rows, known.cols, targets, (m, x.shape[1]), x.U * x.s, x.V, model.shrink)
+    V = _folded(known.cols, known.rows, targets, (n, x.shape[0]), x.V * x.s, x.U, model.shrink)
+    return LowRank(U, 1 / np.maximum(x.s, 1e-300), V).orthonormalised()
+
+
+def _folded(
+    lanes: NDArray[np.int32],
+    across: NDArray[np.int32],
+    targets: Array,
+    shape: tuple[int, int],
+    have: Array,
+    basis: Array,
+    shrink: Array,
+) -> Array:
+    """Coordinates of lanes, those there are and those of new ones."""
+    old, count = have.shape[0], shape[0]
+    out = np.zeros((count, have.shape[1]))
+    out[:old] = have
+    use = (lanes >= old) & (across < shape[1])
+    if use.any() and have.shape[1]:
+        cells = Observations.from_coo(lanes[use] - old, across[use], targets[use], (count - old, shape[1]))
+        out[old:] = fold_in(Problem(cells, Nuclear(1.0)), basis, shrink)
+    return out

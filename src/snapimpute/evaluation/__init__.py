@@ -1,0 +1,1 @@
+"""Scores of completed cells, and baselines that any model should beat."""

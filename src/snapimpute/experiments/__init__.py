@@ -1,1 +1,0 @@
-"""Experiments: methods side by side on the same entries, with their controls."""

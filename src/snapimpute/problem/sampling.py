@@ -1,0 +1,302 @@
+"""The discrete term on a random sample of the cells: an iteration then costs no more than the sample.
+
+The prox is a line plus a small remainder (`CellPenalty.line`). The line keeps
+the low rank exactly; the remainder alone is estimated, unbiased, on tiles drawn
+anew in every iteration. What keeps its noise harmless:
+
+Averaging. The estimate is mixed with those of the iterations before, of which
+only the part is kept that the next step feels: the products with the leading
+singular spaces, guards included. A new direction thus shows at once, if with
+the weight of the fresh sample only, and is carried on as soon as it leads.
+
+A sample that is large enough. A random matrix with independent entries of size
+e has a norm of about e(√m + √n), and drawing one cell of W multiplies e by
+√(W − 1). W is chosen such that this, after averaging, is at most `NOISE` times
+the threshold that singular values have to pass (`NOISE_OF_BANDS` where whole
+bands of rows are left out); as the threshold or the remainder changes, so does W.
+
+A guard. The sample grows for good, at last to all cells, which is the exact
+method, where iterates change by more than `SMALL` and do not settle, as
+momentum may enlarge the noise, and where the objective rises beyond doubt (it
+is estimated too, all but its own small remainder exactly).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from snapimpute.base.files import stored
+from snapimpute.base.types import Array, CellMap
+from snapimpute.linalg import LowRank, MatrixOperator, Sample, Scaled, Sum, mapped, sampled_sum
+from snapimpute.linalg.backend import Need
+from snapimpute.penalties import CellPenalty
+from snapimpute.problem.discreteness import DiscreteTerm, Total, moments
+
+WEIGHT = 0.2
+"""Of the fresh sample in the average."""
+
+DAMPING = math.sqrt(WEIGHT / (2 - WEIGHT))
+"""What averaging leaves of the noise."""
+
+NOISE, NOISE_OF_BANDS = 0.1, 0.03
+"""Largest norm of the noise, relative to the threshold of the singular values; and where bands of rows are left out,
+which the norm of a random matrix does not tell all about."""
+
+SURE = 4.0
+"""Standard errors that leave no doubt."""
+
+RISE, ALARMS = 0.01, 3
+"""The guard acts when the objective was that much above its least, beyond doubt, so many times in a row."""
+
+STILL, QUIET = 0.98, 15
+"""The change of an iterate has stopped falling when it stayed above that part of its least for so many iterations."""
+
+SMALL = 1e-3
+"""A relative change that is not worth a larger sample."""
+
+PAST_COST = 5
+"""What a number of the past costs, in cells of tiles: where it would cost more than all cells, those are taken."""
+
+GROWTH = 4
+"""How many times larger the sample then gets."""
+
+
+@stored("drawn sample", "iteration", "step", "factors", "sample", "past", "noise", "past_noise")
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The estimate of one part of the columns in one iteration: a fresh sample and what is kept of the past.
+
+    ``noise`` is the norm of the noise in the average, ``past_noise`` in the past.
+    """
+
+    iteration: int
+    step: float
+    factors: LowRank
+    sample: Sample
+    past: LowRank | None
+    noise: float
+    past_noise: float | None
+
+    def total(self, rest: CellMap) -> MatrixOperator:
+        """The average."""
+        fresh = mapped(self.factors, rest, sample=self.sample)
+        if self.past is None:
+            return fresh
+        return Sum((Scaled(WEIGHT, fresh), LowRank.combine([1 - WEIGHT], [self.past])))
+
+
+def _room(allowed: float, past: float | None) -> float:
+    """How much noise a fresh sample may have, such that the average has no more than is allowed.
+
+    Where the past has more than that, as after a fall of the threshold, it is brought down step by step.
+    """
+    if past is None:
+        return allowed
+    rest = max(allowed**2 - ((1 - WEIGHT) * past) ** 2, (1 - (1 - WEIGHT) ** 2) * allowed**2)
+    return math.sqrt(rest) / WEIGHT
+
+
+@stored("sampler", "seed")
+@dataclass
+class Sampler:
+    """What is remembered from iteration to iteration.
+
+    Parameters
+    ----------
+    seed : int
+        Same seed, same samples.
+    """
+
+    seed: int
+    iteration: int = 0
+    fractions: dict[int, int] = field(default_factory=dict)
+    """One of so many cells was drawn last, for each part of the columns; 1 is all cells."""
+    most: int | None = None
+    """No larger fraction than that, after the guard has acted."""
+    noise: float = 0.0
+    """Norm of the noise in the last average."""
+    threshold: float = 0.0
+    """Of the singular values, that the noise is to stay below."""
+    doubt: float = 0.0
+    """Standard error of the last estimate of the objective."""
+    lowest: float = math.inf
+    risen: int = 0
+    least: float = math.inf
+    quiet: int = 0
+    drawn: dict[int, Drawn] = field(default_factory=dict)
+
+    def begin(self, iteration: int) -> None:
+        """A new iteration: from now on other cells are drawn."""
+        self.iteration = iteration
+
+    def watch(self, objective: float) -> None:
+        """Look at an estimate of the objective; enlarge the sample if it has risen beyond doubt."""
+        if objective <= self.lowest + max(self.slack, RISE * abs(self.lowest)):
+            self.lowest, self.risen = min(self.lowest, objective), 0
+            return
+        self.risen += 1
+        if self.risen >= ALARMS and self.fraction > 1:
+            self._grow()
+            self.drawn.clear()
+
+    def settled(self, change: float) -> bool:
+        """Look at the relative change of an iterate; whether noise is all that is left of it, and is small.
+
+        A change that has stopped falling is noise, which momentum enlarges. Where
+        it is not small, the sample grows.
+        """
+        if change < STILL * self.least:
+            self.least, self.quiet = change, 0
+            return False
+        self.quiet += 1
+        if self.quiet < QUIET or self.fraction == 1:
+            return False
+        if change <= SMALL:
+            return True
+        self._grow()
+        return False
+
+    def _grow(self) -> None:
+        self.most = max(self.fraction // GROWTH, 1)
+        self.lowest, self.least, self.risen, self.quiet = math.inf, math.inf, 0, 0
+
+    @property
+    def fraction(self) -> int:
+        """One of so many cells was drawn last, where fewest were drawn."""
+        return max(self.fractions.values(), default=1)
+
+    @property
+    def slack(self) -> float:
+        """What two estimates of one objective may differ by."""
+        return SURE * math.sqrt(2) * self.doubt
+
+    def columns(self) -> dict[str, float]:
+        """Columns of the history."""
+        relative = self.noise / self.threshold if self.threshold > 0 else 0.0
+        return {"share": 1 / self.fraction, "noise": relative, "doubt": self.doubt}
+
+    def sample_for(
+        self,
+        i: int,
+        shape: tuple[int, int],
+        observed: int,
+        remainder: float,
+        threshold: float,
+        past_noise: float | None = None,
+    ) -> Sample:
+        """The sample of a part that keeps the noise low enough, of at least as many cells as were observed.
+
+        ``remainder`` is the root mean square of what is to be estimated, and
+        ``past_noise`` that of the past that it is averaged with, if there is one.
+        Without a threshold it is a sample like the last one.
+        """
+        m, n = shape
+        seed = (self.seed, self.iteration, i)
+        most = max(m * n // max(observed, 1), 1)
+        if threshold <= 0:
+            return Sample.of(shape, min(self.fractions.get(i, most), self.most or most), seed)
+        size = remainder * (math.sqrt(m) + math.sqrt(n))
+        if size > 0:
+            rooms = [_room(noise * threshold, past_noise) for noise in (NOISE, NOISE_OF_BANDS)]
+            quiet, quieter = (1 + min((room / size) ** 2, most) for room in rooms)
+            most = min(most, int(max(min(quiet, Sample.most_windows(shape)), quieter)))
+        sample = Sample.of(shape, min(most, self.most or most), seed)
+        fresh = size * math.sqrt(sample.fraction - 1)
+        self.fractions[i], self.threshold = sample.fraction, threshold
+        self.noise = fresh if past_noise is None else math.hypot(WEIGHT * fresh, (1 - WEIGHT) * past_noise)
+        return sample
+
+    def take_all(self, i: int) -> None:
+        """All cells of a part, without a past."""
+        self.fractions[i], self.noise = 1, 0.0
+        self.drawn.pop(i, None)
+
+    def memory(self) -> dict[str, Any]:
+        """All that changes from iteration to iteration, for a checkpoint, whose keys are text."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("seed", "iteration")}
+        return kept | {name: list(kept[name].items()) for name in ("fractions", "drawn")}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Take up what `memory` gave."""
+        for name, value in memory.items():
+            setattr(self, name, dict(value) if name in ("fractions", "drawn") else value)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledTerm(DiscreteTerm):
+    """The discrete term, its prox and its envelope estimated on a sample."""
+
+    sampler: Sampler
+
+    def total(self, x: LowRank, on_observed: Array, kind: Total, step: float = 1.0) -> float:
+        """As `DiscreteTerm.total`; the envelope is an estimate, and `Sampler.doubt` its standard error."""
+        self.sampler.doubt = 0.0
+        return super().total(x, on_observed, kind, step)
+
+    def _part_total(self, i: int, x: LowRank, seen: Array, kind: Total, step: float) -> float:
+        penalty = self.parts[i].penalty
+        if kind != "envelope" or not isinstance(penalty, CellPenalty):
+            return super()._part_total(i, x, seen, kind, step)
+        cost, line = penalty.compiled_envelope(step), penalty.line(step)
+        # The envelope has the derivative x − prox(x), so that its quadratic part is that of the line.
+        bend, shift = 0.5 * (1 - line.slope), line.shift
+        least = 0.0
+
+        def rest(cells: Array) -> None:
+            curve = (bend * cells - shift) * cells + least
+            cost(cells)
+            cells -= curve
+
+        vertex = np.array([shift / (2 * bend) if bend > 0 else 0.0])
+        rest(vertex)
+        least = float(vertex[0])  # what is left varies about 0: it is the variation that a sample estimates badly
+        fraction = self.sampler.fractions.get(i, 1)
+        sample = Sample.of(x.shape, fraction, (self.sampler.seed, self.sampler.iteration, i, 1))
+        estimate, error = sampled_sum(x, rest, sample if sample.fraction > 1 else None)
+        self.sampler.doubt = math.hypot(self.sampler.doubt, error / step)
+        cost(seen)
+        cells = moments(x)
+        smooth = bend * cells.squares - shift * cells.total + least * cells.count
+        return smooth + estimate - float(seen.sum(dtype=np.float64))
+
+    def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
+        sampler, observed, (m, n) = self.sampler, self.parts[i].observed, x.shape
+        if need.right is not None and PAST_COST * 2 * need.right.shape[1] * (m + n) >= m * n:
+            sampler.take_all(i)
+            return super()._remainder(i, x, rest, size, step, need)
+        count = len(self.observations) if observed is None else observed.size
+        past, past_noise = self._past(i, rest, step, need)
+        sample = sampler.sample_for(i, x.shape, count, size, need.threshold, past_noise)
+        if sample.fraction == 1:
+            sampler.take_all(i)
+            return super()._remainder(i, x, rest, size, step, need)
+        drawn = Drawn(sampler.iteration, step, x, sample, past, sampler.noise, past_noise)
+        if need.right is not None:
+            sampler.drawn[i] = drawn
+        return drawn.total(rest)
+
+    def _past(self, i: int, rest: CellMap, step: float, need: Need) -> tuple[LowRank | None, float | None]:
+        """What is kept of the averages before this iteration, and the noise in it."""
+        last = self.sampler.drawn.get(i)
+        if last is None or need.left is None or need.right is None or last.step != step:
+            return None, None
+        if last.iteration == self.sampler.iteration:
+            return last.past, last.past_noise
+        cols = self.parts[i].cols
+        right = need.right if cols is None else np.linalg.qr(need.right[cols]).Q
+        return compressed(last.total(rest), need.left, right), last.noise
+
+
+def compressed(operator: MatrixOperator, left: Array, right: Array) -> LowRank:
+    """The part of a matrix that meets either of two orthonormal bases: P_l A + A P_r − P_l A P_r."""
+    forward, backward = operator.both(right, left)
+    backward -= right @ (right.T @ backward)
+    return LowRank(
+        np.hstack([forward, left]),
+        np.ones(right.shape[1] + left.shape[1], forward.dtype),
+        np.hstack([right, backward]),
+    )

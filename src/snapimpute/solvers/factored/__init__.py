@@ -1,0 +1,1 @@
+"""Methods that move the two factors of a matrix of fixed rank."""

@@ -1,0 +1,1 @@
+"""Proximal gradient methods: one gradient step, one threshold of singular values an iteration."""

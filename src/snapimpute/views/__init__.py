@@ -1,0 +1,1 @@
+"""Pictures: the numbers of every figure, and matplotlib drawings of them."""

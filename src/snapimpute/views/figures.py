@@ -1,0 +1,303 @@
+"""Numbers and labels of every figure: `plots` draws them with matplotlib, the report with plotly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snapimpute.base.types import Array
+from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.estimator.tuning import Choice, Metric
+from snapimpute.evaluation.metrics import Reliability
+from snapimpute.solvers import Result
+
+if TYPE_CHECKING:
+    from snapimpute.estimator.evaluation import Evaluation
+    from snapimpute.estimator.imputer import SnapImputer
+
+SCORES: dict[Metric, str] = {
+    "error": "held-out cells with the wrong symbol, %",
+    "mae": "mean absolute error on held-out cells",
+    "rmse": "root mean squared error on held-out cells",
+}
+
+Index = NDArray[np.intp]
+
+
+# -------------------------------------------------------------------- tuning
+@dataclass(frozen=True, eq=False)
+class TuningCurve:
+    """Scores of all λ that were tried with one ξ, by ascending λ, with standard errors and ranks."""
+
+    xi: float
+    lam: Array
+    score: Array
+    error: Array
+    rank: Index
+
+    @property
+    def columns(self) -> tuple[Array, Array, Array, Index]:
+        """Give λ, score, standard error and rank of each pair."""
+        return self.lam, self.score, self.error, self.rank
+
+
+@dataclass(frozen=True, eq=False)
+class TuningScores:
+    """Scores on held-out cells of the pairs (λ, ξ) that were tried; lower is better.
+
+    Parameters
+    ----------
+    label : str
+        Names the score and its unit.
+    percent : bool
+        Whether scores are per cent.
+    curves : tuple of TuningCurve
+        One for each ξ, ascending.
+    lams, xis : array
+        The different values, ascending.
+    grid : array of shape (ξ, λ)
+        The scores again; NaN where a pair was not tried.
+    lam, xi, score, error : float
+        The chosen pair, its score and the standard error of that.
+    """
+
+    label: str
+    percent: bool
+    curves: tuple[TuningCurve, ...]
+    lams: Array
+    xis: Array
+    grid: Array
+    lam: float
+    xi: float
+    score: float
+    error: float
+
+    @classmethod
+    def of(cls, given: Choice | SnapImputer) -> TuningScores:
+        """Take the scores of a choice, or of an imputer that tuned λ or ξ.
+
+        Examples
+        --------
+        >>> from snapimpute.estimator.tuning import Candidate
+        >>> tried = [Candidate(lam, xi, score, 2, 9) for lam, xi, score in [(1, 0, 0.3), (2, 0, 0.2), (2, 0.1, 0.1)]]
+        >>> found = TuningScores.of(Choice(tried[2], tuple(tried), "error"))
+        >>> found.grid, found.place
+        (array([[30., 20.],
+               [nan, 10.]]), (1, 1))
+        """
+        choice = getattr(given, "choice_", given)
+        if choice is None:
+            raise ValueError("nothing was tuned: λ and ξ were given, or there were too few cells to hold any out")
+        if not isinstance(choice, Choice):
+            got = type(given).__name__
+            raise TypeError(f"expected a Choice from tuning.choose, or a fitted SnapImputer, got {got}")
+        percent = choice.metric == "error"
+        unit, best = 100.0 if percent else 1.0, choice.best
+        lams, xis, scores = choice.surface()
+        curves = tuple(_curve(choice, xi, unit) for xi in xis.tolist())
+        chosen = best.lam, best.xi, unit * best.score, unit * best.error
+        return cls(SCORES[choice.metric], percent, curves, lams, xis, unit * scores.T, *chosen)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Positions of the chosen λ and ξ among `lams` and `xis`."""
+        return int(np.searchsorted(self.lams, self.lam)), int(np.searchsorted(self.xis, self.xi))
+
+
+def _curve(choice: Choice, xi: float, unit: float) -> TuningCurve:
+    some = sorted((one for one in choice.tried if one.xi == xi), key=lambda one: one.lam)
+    lam, score, error = np.array([[one.lam, unit * one.score, unit * one.error] for one in some]).T
+    return TuningCurve(xi, lam, score, error, np.array([one.rank for one in some]))
+
+
+# -------------------------------------------------------------------- a fit
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Finite values of one column of a history, with their iterations."""
+
+    iteration: NDArray[Any]
+    values: Array
+
+    @classmethod
+    def of(cls, history: Mapping[str, NDArray[Any]], name: str) -> Series:
+        """Take the finite values of a column."""
+        values = history[name].astype(float)
+        seen = np.isfinite(values)
+        return cls(history["iteration"][seen], values[seen])
+
+    def __len__(self) -> int:
+        return self.values.size
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """Objective, certificate and rank of a fit by iteration.
+
+    The certificate bounds how far an iterate is from a stationary point. Iterations
+    without one are left out, such as those of a continuation while λ still comes down.
+
+    Parameters
+    ----------
+    objective, certificate, rank : Series
+    size : float
+        ‖X‖ at the end.
+    count : int
+        Iterations.
+    status : str
+        Code of the status in which the fit ended.
+    """
+
+    objective: Series
+    certificate: Series
+    rank: Series
+    size: float = 1.0
+    count: int = 0
+    status: str = ""
+
+    @classmethod
+    def of(cls, given: Result | SnapImputer) -> Convergence:
+        """Take the history of a result, or of the last fit of an imputer."""
+        if isinstance(given, Result):
+            found = cls.from_history(given.history)
+            return replace(found, size=float(np.linalg.norm(given.x.s)), status=given.status.code)
+        if hasattr(given, "history_"):
+            found = cls.from_history(given.history_)
+            return replace(found, size=float(np.linalg.norm(given.singular_values_)), status=given.status_.code)
+        raise TypeError(f"expected a Result from solve, or a fitted SnapImputer, got {type(given).__name__}")
+
+    @classmethod
+    def from_history(cls, history: Mapping[str, NDArray[Any]]) -> Convergence:
+        """Take the columns of a history."""
+        objective, certificate, rank = (Series.of(history, name) for name in ("objective", "certificate", "rank"))
+        return cls(objective, certificate, rank, count=history["iteration"].size)
+
+    @property
+    def relative(self) -> Array:
+        """Certificates relative to ‖X‖."""
+        return self.certificate.values / max(self.size, 1e-12)
+
+
+# -------------------------------------------------------------------- an evaluation
+def reliability_of(given: Reliability | Evaluation) -> Reliability | None:
+    """Return how far probabilities can be trusted; None where an evaluation has none."""
+    return given if isinstance(given, Reliability) else given.reliability()
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Counts of how often each true symbol (row) became each symbol (column).
+
+    Parameters
+    ----------
+    counts : array of shape (K, K)
+    names : list of str
+        Of the symbols.
+    """
+
+    counts: NDArray[np.int64]
+    names: list[str]
+
+    @classmethod
+    def of(cls, given: Any, alphabet: AlphabetLike | None = None, kind: int | None = None) -> Confusion:
+        """Take the counts of an evaluation, for one kind of columns, or counts with their alphabet.
+
+        Parameters
+        ----------
+        given : Evaluation, or array of shape (K, K)
+        alphabet : alphabet, optional
+            Of counts.
+        kind : int, optional
+            Position in ``given.codebook.kinds``; by default the first kind with an alphabet.
+        """
+        if hasattr(given, "confusion"):
+            kinds = given.codebook.kinds
+            if kind is None:
+                kind = next((i for i, one in enumerate(kinds) if one is not None), 0)
+            return cls(given.confusion(kind), names(kinds[kind]))
+        if alphabet is None:
+            raise TypeError("expected an evaluation, or counts and their alphabet: plot_confusion(counts, alphabet)")
+        symbols, counts = Alphabet.of(alphabet), np.asarray(given)
+        if counts.shape != (len(symbols), len(symbols)):
+            raise ValueError(f"expected counts of shape {(len(symbols),) * 2} for {symbols!r}, got {counts.shape}")
+        return cls(counts, names(symbols))
+
+    @property
+    def total(self) -> NDArray[np.int64]:
+        """Cells of each true symbol."""
+        total: NDArray[np.int64] = self.counts.sum(axis=1)
+        return total
+
+    @property
+    def share(self) -> Array:
+        """Counts as shares of their rows; NaN in rows without a cell."""
+        total = self.total[:, None]
+        return np.where(total > 0, self.counts / np.maximum(total, 1), np.nan)
+
+    @property
+    def recall(self) -> Array:
+        """Share of the cells of each true symbol that got it back."""
+        return np.diag(self.share)
+
+    def most_frequent(self, most: int) -> Confusion:
+        """Keep the symbols that occur most, true or written."""
+        met = self.counts.sum(axis=0) + self.counts.sum(axis=1)
+        few = np.sort(np.argsort(-met, kind="stable")[:most])
+        return Confusion(self.counts[np.ix_(few, few)], [self.names[i] for i in few.tolist()])
+
+
+@dataclass(frozen=True, eq=False)
+class WayScores:
+    """Scores of each way to fill hidden cells, ours first.
+
+    Parameters
+    ----------
+    label : str
+        Names the score and its unit.
+    symbols : bool
+        Whether the score is the per cent of right symbols, higher being better, with
+        standard errors. If not, no column has an alphabet, and it is an error.
+    names, kinds : list of str
+        What each way is called, and "ours", "rounding" or "baseline".
+    values, errors : array
+    """
+
+    label: str
+    symbols: bool
+    names: list[str]
+    kinds: list[Literal["ours", "rounding", "baseline"]]
+    values: Array
+    errors: Array
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> WayScores:
+        """Take the scores of an evaluation."""
+        ways = evaluation.ways
+        names, kinds = [way.label for way in ways], [way.kind for way in ways]
+        if np.isnan(evaluation.ours.exact):
+            values, errors = np.array([way.rmse for way in ways]), np.zeros(len(ways))
+            return cls("root mean squared error, in units of each column", False, names, kinds, values, errors)
+        values, errors = 100 * np.array([[way.exact, way.error] for way in ways]).T
+        return cls("hidden cells with the right symbol, %", True, names, kinds, values, errors)
+
+    @property
+    def best_last(self) -> WayScores:
+        """The ways from the worst to the best."""
+        order = np.argsort(self.values if self.symbols else -self.values, kind="stable")
+        names, kinds = ([one[i] for i in order.tolist()] for one in (self.names, self.kinds))
+        return replace(self, names=names, kinds=kinds, values=self.values[order], errors=self.errors[order])
+
+
+# -------------------------------------------------------------------- a table
+def names(alphabet: Alphabet) -> list[str]:
+    """Return the labels of an alphabet, or its numbers as text.
+
+    Examples
+    --------
+    >>> names(Alphabet.of("1:3")), names(Alphabet.of(["no", "yes"]))
+    (['1', '2', '3'], ['no', 'yes'])
+    """
+    return list(alphabet.labels or alphabet.names())

@@ -1,0 +1,584 @@
+"""λ and ξ are chosen on held-out observed entries, on warm-started paths that stop early."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapimpute import L1, Alphabet, Nuclear, Observations, solve
+from snapimpute.data.datasets import low_rank_alphabet
+from snapimpute.data.schema import Codebook
+from snapimpute.estimator import plan, tuning
+from snapimpute.estimator.plan import Plan
+from snapimpute.estimator.recipe import SPECTRAL, Recipe
+from snapimpute.estimator.tuning import (
+    ABOVE,
+    PATIENCE,
+    XI_STEPS,
+    Candidate,
+    Choice,
+    Search,
+    Verdict,
+    choose,
+    lam_grid,
+    largest_lam,
+    losses,
+    path,
+)
+from snapimpute.evaluation import metrics
+from snapimpute.solvers import APG, AISImpute, FitOptions
+from snapimpute.solvers.loop import run
+from snapimpute.solvers.options import TUNING
+
+DATA = low_rank_alphabet((30, 24), rank=2, alphabet="1:5", kind="quantised", observed=0.6, noise=0.1, random_state=4)
+RECIPE = Recipe(DATA.alphabet, center="mean")
+
+
+def cells(observations: Observations) -> set[tuple[int, int]]:
+    return set(zip(observations.rows.tolist(), observations.cols.tolist(), strict=True))
+
+
+@pytest.fixture
+def solved(monkeypatch) -> list[dict[str, Any]]:
+    """Every call of `solve` by the tuning, with what it was given and what it gave."""
+    calls: list[dict[str, Any]] = []
+
+    def spy(problem, solver, options, *, x0=None, **more):
+        calls.append({"problem": problem, "solver": solver, "x0": x0, **asdict(options), **more})
+        calls[-1]["result"] = run(problem, solver, options, x0=x0, **more)
+        return calls[-1]["result"]
+
+    monkeypatch.setattr(tuning, "run", spy)
+    monkeypatch.setattr(plan, "run", spy)
+    return calls
+
+
+def lost_by_hand(metric: str, held: Observations, estimate: np.ndarray) -> np.ndarray:
+    """What is lost on each entry, with one alphabet."""
+    if metric == "rmse":
+        return (estimate - held.values) ** 2
+    off = np.abs(DATA.alphabet.snap(estimate) - held.values)
+    return off if metric == "mae" else (off > 0).astype(float)
+
+
+# -------------------------------------------------------------------- what is seen
+def test_fits_see_four_fifths_and_never_the_rest(solved):
+    """Every fit sees the same kept entries; none of them is among those held out, together they are all."""
+    choose(DATA.observations, RECIPE, lam=[3.0, 1.0], xi=[0.0, 0.1], random_state=5)
+    kept, held = DATA.observations.split(0.2, random_state=5)
+    assert len(solved) == 4
+    assert all(cells(call["problem"].observations) == cells(kept) for call in solved)
+    assert not cells(kept) & cells(held)
+    assert cells(kept) | cells(held) == cells(DATA.observations)
+
+
+def test_held_out_values_change_scores_only():
+    """Other values in the held-out entries leave every fit as it was: the grid, the ranks, the iterations."""
+    _, held = DATA.observations.split(0.2, random_state=0)
+    out = np.array([cell in cells(held) for cell in zip(DATA.observations.rows, DATA.observations.cols, strict=True)])
+    changed = DATA.observations.with_values(np.where(out, 6 - DATA.observations.values, DATA.observations.values))
+    lams = lam_grid(DATA.observations.split(0.2, random_state=0)[0], RECIPE)[2:5]  # too few to stop early
+    before, after = (choose(obs, RECIPE, lam=lams, xi=[0.0, 0.03]) for obs in (DATA.observations, changed))
+    assert [(c.lam, c.xi, c.rank, c.n_iter) for c in before.tried] == [
+        (c.lam, c.xi, c.rank, c.n_iter) for c in after.tried
+    ]
+    assert [c.score for c in before.tried] != [c.score for c in after.tried]
+    tops = [choose(obs, RECIPE, xi=0.0, max_iter=2).tried[0].lam for obs in (DATA.observations, changed)]
+    assert tops == [lam_grid(DATA.observations.split(0.2, random_state=0)[0], RECIPE)[0]] * 2
+
+
+def test_unobserved_entries_cannot_matter():
+    """Two tables that agree on what is observed give the same choice, whatever else they hold."""
+    truth, mask = DATA.to_dense(), np.ones(DATA.shape, dtype=bool)
+    mask[DATA.observations.rows, DATA.observations.cols] = False
+    tables = [np.ma.masked_array(other, mask) for other in (truth, np.where(mask, 6 - truth, truth))]
+    choices = [choose(Observations.from_dense(table), RECIPE, xi=0.0) for table in tables]
+    assert choices[0] == choices[1]
+
+
+def test_the_score_is_that_of_a_fit_on_the_kept_entries():
+    """A candidate's score is what one gets by fitting the kept entries and predicting the others."""
+    kept, held = DATA.observations.split(0.25, random_state=1)
+    result = solve(RECIPE.problem(kept, 2.0, 0.01), max_iter=40, tol=1e-3, max_rank=3, random_state=1)
+    estimate = result.entries(held.rows, held.cols)
+    for metric, score in (
+        ("error", np.mean(DATA.alphabet.snap(estimate) != held.values)),
+        ("mae", metrics.mae(held.values, DATA.alphabet.snap(estimate))),
+        ("rmse", metrics.rmse(held.values, estimate)),
+    ):
+        options = {"share": 0.25, "max_iter": 40, "tol": 1e-3, "max_rank": 3, "random_state": 1}
+        choice = choose(DATA.observations, RECIPE, lam=2.0, xi=0.01, metric=metric, **options)
+        assert choice.best.score == pytest.approx(score, rel=1e-12)
+        assert (choice.best.rank, choice.best.n_iter) == (result.x.rank, result.n_iter)
+        assert choice.metric == metric
+        np.testing.assert_array_equal(choice.held_out[0].estimate, estimate)
+        assert cells(choice.held_out[0].observations) == cells(held)
+
+
+@pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
+def test_the_standard_error_is_that_of_the_score(metric):
+    """Of a mean it is the usual one; of a root mean square that of the mean over twice the root."""
+    choice = choose(DATA.observations, RECIPE, lam=2.0, xi=0.0, metric=metric)
+    held = choice.held_out[0]
+    loss = lost_by_hand(metric, held.observations, held.estimate)
+    np.testing.assert_allclose(held.loss, loss)
+    error = loss.std() / math.sqrt(loss.size)
+    assert choice.best.error == pytest.approx(error / (2 * math.sqrt(loss.mean())) if metric == "rmse" else error)
+
+
+# -------------------------------------------------------------------- folds
+def test_folds_hold_out_every_entry_once(solved):
+    """With cv each fit sees the other folds only, and the folds held out are all entries, each once."""
+    choice = choose(DATA.observations, RECIPE, lam=[3.0, 1.0], xi=[0.0, 0.1], cv=3, random_state=5)
+    held = [cells(one.observations) for one in choice.held_out]
+    assert sum(map(len, held)) == len(set().union(*held)) == len(DATA.observations)
+    assert set().union(*held) == cells(DATA.observations)
+    assert len(solved) == 3 * 4
+    for i, call in enumerate(solved):
+        assert cells(call["problem"].observations) == cells(DATA.observations) - held[i % 3]
+    assert choice.verdict.count == len(DATA.observations)
+
+
+def test_the_score_of_folds_is_the_mean_over_all_entries(solved):
+    """The losses of all folds count alike, ranks and iterations are the largest of theirs."""
+    choice = choose(DATA.observations, RECIPE, lam=2.0, xi=0.0, metric="mae", cv=4, random_state=1)
+    folds = list(DATA.observations.kfold(4, random_state=1))
+    results = [call["result"] for call in solved]
+    parts = [
+        lost_by_hand("mae", held, result.entries(held.rows, held.cols))
+        for (_, held), result in zip(folds, results, strict=True)
+    ]
+    assert choice.best.score == pytest.approx(np.concatenate(parts).mean(), rel=1e-12)
+    assert choice.best.rank == max(result.x.rank for result in results)
+    assert choice.best.n_iter == max(result.n_iter for result in results)
+
+
+def test_folds_are_warm_started_each_by_its_own(solved):
+    """Down a path the fit of a fold starts from the fit of the same fold."""
+    choose(DATA.observations, RECIPE, lam=[4.0, 2.0, 1.0], xi=0.0, cv=2)
+    assert [call["x0"] for call in solved[:2]] == [None, None]
+    for i, call in enumerate(solved[2:]):
+        assert call["x0"] is solved[i]["result"].x
+
+
+# -------------------------------------------------------------------- the path
+def test_each_fit_starts_from_the_one_before_and_each_path_from_zero(solved):
+    """λ falls along a path, every fit is warm-started by its predecessor, and a new ξ starts anew."""
+    choose(DATA.observations, RECIPE, lam=[1.0, 4.0, 2.0], xi=[0.0, 0.02])
+    assert [call["problem"].spectral.lam for call in solved] == [4.0, 2.0, 1.0] * 2
+    assert [call["problem"].discrete.xi for call in solved] == [0.0] * 3 + [0.02] * 3
+    for i, call in enumerate(solved):
+        assert call["x0"] is (None if i % 3 == 0 else solved[i - 1]["result"].x)
+
+
+def test_a_path_ends_when_the_score_no_longer_improves():
+    """A path is given up exactly when the last few λ brought nothing, and not before."""
+    choice = choose(DATA.observations, RECIPE, metric="rmse")
+    grid = lam_grid(DATA.observations.split(0.2)[0], RECIPE)
+    lengths = []
+    for xi in sorted({c.xi for c in choice.tried}):
+        lams, scores = zip(*[(c.lam, c.score) for c in choice.tried if c.xi == xi], strict=True)
+        lengths.append(len(scores))
+        since = len(scores) - 1 - int(np.argmin(scores))
+        patience = PATIENCE if xi == 0 else 1  # the other paths begin late
+        assert since == patience or (since < patience and lams[-1] == grid[-1])
+    assert len(lengths) > 1
+    assert min(lengths) < tuning.LAM_STEPS
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_other_paths_begin_above_the_plain_best_and_at_its_fit(solved, seed):
+    """A path with ξ > 0 begins a step above the best plain λ, from the plain fit there, and goes on down."""
+    choice = choose(DATA.observations, RECIPE, metric="rmse", random_state=seed)
+    plain = [c for c in choice.tried if c.xi == 0]
+    begin = int(np.argmin([c.score for c in plain])) - ABOVE
+    assert begin > 0
+    grid = lam_grid(DATA.observations.split(0.2, random_state=seed)[0], RECIPE)
+    for xi in sorted({c.xi for c in choice.tried if c.xi > 0}):
+        lams = [c.lam for c in choice.tried if c.xi == xi]
+        assert lams == grid[begin : begin + len(lams)]
+        calls = [call for call in solved if call["problem"].discrete.xi == xi]
+        assert calls[0]["x0"] is solved[begin]["result"].x
+        assert solved[begin]["problem"].discrete.xi == 0
+        for before, call in itertools.pairwise(calls):
+            assert call["x0"] is before["result"].x
+
+
+def test_other_folds_begin_at_their_own_plain_fit(solved):
+    """With cv each fold takes the plain fit of the same fold."""
+    choose(DATA.observations, RECIPE, metric="rmse", cv=2)
+    first = next(i for i, call in enumerate(solved) if call["problem"].discrete.xi > 0)
+    for call in solved[first : first + 2]:
+        (start,) = (one for one in solved[:first] if one["result"].x is call["x0"])
+        assert start["problem"].spectral.lam == call["problem"].spectral.lam
+        assert start["problem"].observations is call["problem"].observations
+
+
+@pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
+def test_larger_xi_are_given_up_when_the_score_no_longer_improves(metric):
+    """After so many ξ in a row without a better score the others are not tried, and not before."""
+    choice = choose(DATA.observations, RECIPE, metric=metric)
+    least = {step: min((c.score for c in choice.tried if c.xi == step), default=None) for step in XI_STEPS}
+    scores = [score for score in least.values() if score is not None]
+    assert list(least.values())[: len(scores)] == scores
+    since = len(scores) - 1 - int(np.argmin(scores))
+    assert since == PATIENCE or (since < PATIENCE and len(scores) == len(XI_STEPS))
+
+
+@pytest.mark.parametrize(
+    ("scores", "tried"), [((5, 6, 4, 4.5, 4.4), 5), ((5, 6, 7, 4, 3), 3), ((5, 4, 4, 4, 3), 4), ((5, 4, 3, 2, 1), 5)]
+)
+def test_patience_begins_anew_with_every_better_xi(scores, tried):
+    """A ξ that is better than all before it, and no other, gives the ones after it another chance."""
+
+    class Scripted(Search):
+        def _score(self, lam, xi, results):
+            self.tried.append(Candidate(lam, xi, float(scores[XI_STEPS.index(xi)]), 1, 1))
+            return self.tried[-1]
+
+    search = Scripted(DATA.observations, RECIPE, options=replace(TUNING, max_iter=1)).plain(xi=XI_STEPS).others()
+    assert list(dict.fromkeys(c.xi for c in search.tried)) == list(XI_STEPS[:tried])
+
+
+def test_given_lambdas_are_tried_with_every_xi():
+    """Paths over λ that were given begin at the largest, and no ξ is given up."""
+    choice = choose(DATA.observations, RECIPE, lam=[1e6, 2e6])
+    assert [(c.lam, c.xi) for c in choice.tried] == [(lam, xi) for xi in XI_STEPS for lam in (2e6, 1e6)]
+
+
+def test_xi_is_walked_from_the_smallest_up(solved):
+    """Whatever the order given, ξ = 0 comes first: the others begin at the plain fit."""
+    choice = choose(DATA.observations, RECIPE, xi=[0.01, 0.0, 0.001], metric="rmse")
+    assert list(dict.fromkeys(c.xi for c in choice.tried)) == [0.0, 0.001, 0.01]
+    first = next(call for call in solved if call["problem"].discrete.xi > 0)
+    assert first["x0"] is not None
+
+
+def test_a_path_tries_every_pair(solved):
+    """Nothing is left out, however bad the scores, and each ξ starts anew from the largest λ."""
+    lams, xis = [1e-3, 1e6, 2e6, 3e6, 4.0], [0.0, 0.1, 0.2, 0.3]
+    choice = path(DATA.observations, RECIPE, lam=lams, xi=xis, max_iter=5)
+    assert [(c.lam, c.xi) for c in choice.tried] == [(lam, xi) for xi in xis for lam in sorted(lams, reverse=True)]
+    assert [i for i, call in enumerate(solved) if call["x0"] is None] == [0, 5, 10, 15]
+    auto = path(DATA.observations, RECIPE, max_iter=1)
+    assert len(auto.tried) == tuning.LAM_STEPS * len(XI_STEPS)
+    assert auto.best.score == min(c.score for c in auto.tried)
+
+
+def test_the_surface_places_every_score():
+    """λ and ξ ascend, each score stands at its pair, and NaN where nothing was tried."""
+    choice = path(DATA.observations, RECIPE, lam=[1.0, 4.0, 2.0], xi=[0.1, 0.0], max_iter=5)
+    lams, xis, scores = choice.surface()
+    assert (lams.tolist(), xis.tolist()) == ([1.0, 2.0, 4.0], [0.0, 0.1])
+    assert {(lam, xi, scores[i, j]) for i, lam in enumerate(lams) for j, xi in enumerate(xis)} == {
+        (c.lam, c.xi, c.score) for c in choice.tried
+    }
+    some = [Candidate(2.0, 0.0, 0.5, 1, 1), Candidate(1.0, 0.3, 0.25, 1, 1)]
+    np.testing.assert_array_equal(Choice(some[1], tuple(some), "error").surface()[2], [[np.nan, 0.25], [0.5, np.nan]])
+
+
+def test_of_equal_scores_the_first_tried_wins():
+    """The smaller ξ, then the larger λ."""
+    choice = choose(DATA.observations, RECIPE, lam=[1e6, 2e6], xi=[0.0, 0.1])  # all fits are zero, all scores equal
+    assert len({c.score for c in choice.tried}) == 1
+    assert (choice.lam, choice.xi) == (2e6, 0.0)
+    choice = path(DATA.observations, RECIPE, xi=[0.0, 0.03])
+    assert choice.best == next(c for c in choice.tried if c.score == min(c.score for c in choice.tried))
+
+
+@pytest.mark.parametrize(("metric", "seed"), [("error", 0), ("error", 1), ("mae", 7), ("rmse", 0), ("rmse", 2)])
+def test_the_largest_lambda_as_good_as_the_best_is_taken(solved, metric, seed):
+    """By hand: no more is lost on average than a standard error of the difference, entry by entry."""
+    grid = lam_grid(DATA.observations, RECIPE)[1] * 0.85 ** np.arange(14)
+    choice = choose(DATA.observations, RECIPE, lam=grid, xi=0.0, metric=metric, random_state=seed)
+    _, held = DATA.observations.split(0.2, random_state=seed)
+    lost = {
+        call["problem"].spectral.lam: lost_by_hand(metric, held, call["result"].entries(held.rows, held.cols))
+        for call in solved
+    }
+    best = min(lost, key=lambda lam: lost[lam].mean())
+    worse = {lam: one - lost[best] for lam, one in lost.items()}
+    as_good = [lam for lam, one in worse.items() if one.mean() <= one.std() / math.sqrt(one.size)]
+    assert best < choice.lam == max(as_good)
+    np.testing.assert_allclose(choice.held_out[0].loss, lost[choice.lam])
+
+
+def test_a_final_fit_comes_down_the_path_of_the_choice(solved):
+    """Where the answer depends on the start, the fit of everything starts as the one that was chosen did."""
+    recipe = Recipe(DATA.alphabet, discrete="l0", center="mean")
+    plain = [Candidate(lam, 0.0, 0.5, 1, 1) for lam in (8.0, 4.0, 2.0)]
+    late = [Candidate(lam, 0.01, 0.4, 1, 1) for lam in (4.0, 2.0, 1.0)]
+    for chosen, walked in (
+        (late[0], [(8.0, 0.0), (4.0, 0.0), (4.0, 0.01)]),
+        (late[1], [(8.0, 0.0), (4.0, 0.0), (4.0, 0.01), (2.0, 0.01)]),
+        (plain[1], [(4.0, 0.0)]),  # convex: the start does not matter
+    ):
+        solved.clear()
+        choice = Choice(chosen, (*plain, *late), "error")
+        Plan(recipe, chosen.lam, chosen.xi, choice).fit(DATA.observations, options=FitOptions(max_iter=5))
+        assert [(call["problem"].spectral.lam, call["problem"].discrete.xi) for call in solved] == walked
+        for before, call in itertools.pairwise(solved):
+            assert call["x0"] is before["result"].x
+
+
+# -------------------------------------------------------------------- the verdict
+@pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
+@pytest.mark.parametrize("cv", [None, 3])
+def test_the_verdict_compares_entry_by_entry(metric, cv):
+    """Gain and standard error are those of the paired differences of the best of either kind."""
+    search = Search(DATA.observations, RECIPE, metric, cv=cv).plain([4.0, 2.0, 1.0], [0.0, 0.01, 0.1]).others()
+    verdict = search.choice().verdict
+    scores = {kind: [c for c in search.tried if (c.xi > 0) == kind] for kind in (False, True)}
+    assert verdict.plain == min(scores[False], key=lambda c: c.score)
+    assert verdict.aware == min(scores[True], key=lambda c: c.score)
+    gains = search.losses[verdict.plain] - search.losses[verdict.aware]
+    assert verdict.gain == pytest.approx(gains.mean())
+    assert verdict.error == pytest.approx(gains.std() / math.sqrt(gains.size))
+    power = 2 if metric == "rmse" else 1
+    assert verdict.gain == pytest.approx(verdict.plain.score**power - verdict.aware.score**power)
+    assert (verdict.count, verdict.metric) == (sum(map(len, search.held)), metric)
+
+
+def test_without_both_kinds_there_is_no_verdict():
+    """Only plain fits, or only others, compare nothing."""
+    assert choose(DATA.observations, RECIPE, lam=2.0, xi=0.0).verdict is None
+    assert choose(DATA.observations, RECIPE, lam=2.0, xi=[0.1, 0.2]).verdict is None
+
+
+@pytest.mark.parametrize(
+    ("gain", "error", "helped", "answer"),
+    [
+        (0.03, 0.01, True, "yes: "),
+        (-0.03, 0.01, False, "no, it did worse: "),
+        (0.02, 0.01, None, "no difference that these data could tell: "),
+        (-0.02, 0.01, None, "no difference that these data could tell: "),
+        (0.0, 0.0, None, "no difference that these data could tell: "),
+    ],
+)
+def test_a_verdict_needs_two_standard_errors(gain, error, helped, answer):
+    """Yes or no beyond two standard errors, else neither; and the text says so."""
+    plain, aware = Candidate(1.0, 0.0, 0.25, 1, 1), Candidate(1.0, 0.003, 0.25 - gain, 1, 1)
+    verdict = Verdict(plain, aware, gain, error, 12345, "error")
+    assert verdict.helped is helped
+    assert f"did discreteness beat rounding? {answer}" in str(verdict)
+
+
+def test_the_text_of_a_verdict_has_its_units():
+    """Shares are in percent; the gain of a root mean square is one of squared errors."""
+    plain, aware = Candidate(1.0, 0.0, 0.25, 1, 1), Candidate(1.0, 0.003, 0.2, 1, 1)
+    texts = {
+        metric: str(Verdict(plain, aware, 0.05, 0.01, 12345, metric)).split(": ")[1]
+        for metric in ("error", "mae", "rmse")
+    }
+    assert texts == {
+        "error": "20 % wrong with ξ = 0.003, 25 without; gain 5 ± 1 (% wrong, 12,345 entries held out)",
+        "mae": "0.2 mae with ξ = 0.003, 0.25 without; gain 0.05 ± 0.01 (mae, 12,345 entries held out)",
+        "rmse": "0.2 rmse with ξ = 0.003, 0.25 without; gain 0.05 ± 0.01 (squared error, 12,345 entries held out)",
+    }
+
+
+def test_progress_sees_every_candidate_in_order():
+    """The callback gets exactly the candidates of the result, as they come."""
+    seen: list[tuning.Candidate] = []
+    choice = choose(DATA.observations, RECIPE, lam=[4.0, 2.0], xi=[0.0, 0.1], progress=seen.append)
+    assert tuple(seen) == choice.tried
+    assert len(seen) == 4
+
+
+def test_same_seed_same_choice():
+    """The choice is a function of the data and the seed, and the seed decides what is held out."""
+    first, again, other = (choose(DATA.observations, RECIPE, xi=0.0, random_state=seed) for seed in (0, 0, 1))
+    assert first == again
+    assert [c.score for c in first.tried] != [c.score for c in other.tried]
+
+
+def test_an_interruption_ends_the_whole_choice():
+    """Ctrl-C in one fit must not mean to go on with the next one."""
+
+    class Interrupted(APG):
+        def step(self, problem, state, context):
+            raise KeyboardInterrupt
+
+    seen: list[tuning.Candidate] = []
+    with pytest.raises(KeyboardInterrupt):
+        choose(DATA.observations, RECIPE, solver=Interrupted(), progress=seen.append)
+    assert seen == []
+
+
+# -------------------------------------------------------------------- the solver
+@pytest.mark.parametrize(
+    ("solver", "ran"), [("auto", APG()), ("ais-impute", AISImpute()), (APG(beta="fista"), APG(beta="fista"))]
+)
+def test_every_fit_runs_the_solver_asked_for(solved, solver, ran):
+    """A name, an object or "auto" reaches each fit, and is what runs there."""
+    choose(DATA.observations, RECIPE, lam=[4.0, 2.0], xi=[0.0, 0.02], solver=solver)
+    assert [call["solver"] for call in solved] == [solver] * 4
+    assert {call["result"].settings["solver"] for call in solved} == {repr(ran)}
+
+
+def test_without_a_name_the_solver_is_chosen_for_each_problem(solved):
+    """The default is "auto": another penalty, another solver."""
+    for spectral in ("nuclear", "mcp"):
+        choose(DATA.observations, Recipe(DATA.alphabet, spectral, center="mean"), lam=4.0, xi=0.0)
+    assert [call["result"].settings["solver"].split("(")[0] for call in solved] == ["APG", "NIAPG"]
+
+
+def test_a_solver_without_use_for_lambda_can_be_chosen_by_its_score(solved):
+    """Where only the recipe is open, a single candidate is scored: the λ and ξ given."""
+    choice = choose(DATA.observations, RECIPE, lam=1.0, xi=0.0, solver="svt", max_iter=30)
+    assert [(c.lam, c.xi) for c in choice.tried] == [(1.0, 0.0)]
+    assert len(solved) == 1
+    assert 0 < choice.best.score < 1
+
+
+# -------------------------------------------------------------------- the grids
+@pytest.mark.parametrize("center", [None, "mean", "biases"])
+def test_the_largest_lambda_is_where_the_fit_becomes_zero(center):
+    """Just above it nothing is left of X, just below something is."""
+    recipe = Recipe(DATA.alphabet, center=center)
+    top = largest_lam(DATA.observations, recipe)
+    ranks = [solve(recipe.problem(DATA.observations, f * top, 0.0), APG(), max_iter=5).x.rank for f in (1.001, 0.98)]
+    assert ranks == [0, 1]
+
+
+def test_the_largest_lambda_of_a_constant_table_is_positive():
+    """A table that its mean explains completely still has a usable grid."""
+    constant = Observations.from_dense(np.full((6, 5), 3.0))
+    assert 0 < largest_lam(constant, RECIPE) < 1e-6
+    assert choose(constant, RECIPE).best.score == 0.0
+
+
+@pytest.mark.parametrize("name", SPECTRAL)
+def test_the_lambda_grid_falls_in_thresholds(name):
+    """The thresholds fall by one ratio from the largest singular value down, the same for every penalty."""
+    recipe = Recipe(DATA.alphabet, name, center="mean")
+    grid = lam_grid(DATA.observations, recipe)
+    ladder = largest_lam(DATA.observations, recipe) * tuning.LAM_RATIO ** np.arange(1, tuning.LAM_STEPS + 1)
+    np.testing.assert_allclose([SPECTRAL[name](lam).threshold() for lam in grid], ladder, rtol=1e-11)
+    assert {type(lam) for lam in grid} == {float}
+
+
+def test_the_lambda_grid_where_it_is_known():
+    """λ is the threshold t itself for most penalties, t² for the log-sum with θ = √λ, t²/2 for the rank."""
+    grids = {name: lam_grid(DATA.observations, Recipe(DATA.alphabet, name, center="mean")) for name in SPECTRAL}
+    t = grids.pop("nuclear")
+    np.testing.assert_allclose(np.divide(t[1:], t[:-1]), tuning.LAM_RATIO)
+    np.testing.assert_allclose(grids.pop("lsp"), np.square(t), rtol=1e-11)
+    np.testing.assert_allclose(grids.pop("rank"), np.square(t) / 2, rtol=1e-11)
+    assert all(grid == t for grid in grids.values())
+    assert len(grids) == 4
+
+
+@pytest.mark.parametrize(
+    ("alphabet", "discrete", "unit"),
+    [("1:5", "l1", 1.0), ("0,0.5,3", "l1", 0.5), ("0,0.5,3", "l0", 0.25), ("0,0.5,3", "ridge", 1.0)],
+)
+def test_the_xi_grid_has_zero_and_the_unit_of_the_smallest_gap(alphabet, discrete, unit):
+    """ξ = 0 is always tried, and first; the others are in units of the gap between symbols."""
+    alphabet = Alphabet.of(alphabet)
+    X = alphabet.symbols[np.random.default_rng(0).integers(len(alphabet), size=(8, 6))]
+    choice = choose(Observations.from_dense(X), Recipe(alphabet, discrete=discrete), lam=1e6)
+    assert [c.xi for c in choice.tried] == [unit * step for step in XI_STEPS]
+    assert choice.tried[0].xi == 0.0
+
+
+def test_closed_strengths_are_not_searched():
+    """Penalty objects leave one candidate for their strength."""
+    choice = choose(DATA.observations, Recipe(DATA.alphabet, Nuclear(3.0), L1("1:5", 0.01), "mean"))
+    assert len(choice.tried) == 1
+    choice = choose(DATA.observations, Recipe(DATA.alphabet, Nuclear(3.0), None, "mean"))
+    assert len(choice.tried) == 1
+
+
+def test_lists_and_arrays_of_strengths_are_taken():
+    """A grid may be a number, a list or an array, in any order."""
+    tried = [
+        choose(DATA.observations, RECIPE, lam=lam, xi=0.0).tried for lam in ([2.0, 4.0], np.array([4.0, 2.0]), (2, 4))
+    ]
+    assert tried[0] == tried[1] == tried[2]
+    assert {type(number) for c in tried[1] for number in (c.lam, c.xi, c.score)} == {float}
+
+
+# -------------------------------------------------------------------- errors
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"metric": "accuracy"}, 'metric must be "error", "mae" or "rmse", got \'accuracy\''),
+        ({"cv": 0}, "k must be between 2 and the number of observed entries"),
+        ({"cv": 1}, "k must be between 2 and the number of observed entries"),
+        ({"lam": "best"}, "lam must be a number, a list of numbers or \"auto\", got 'best'"),
+        ({"xi": "none"}, "xi must be a number, a list of numbers or \"auto\", got 'none'"),
+        ({"lam": []}, "lam must be a number"),
+        ({"lam": -1.0}, "lam must be a finite number"),
+        ({"xi": np.inf}, "xi must be a finite number"),
+        ({"share": 1.0}, "share must lie between 0 and 1"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"solver": "newton"}, "solver must be \"auto\" or one of soft-impute, .*, got 'newton'"),
+        ({"solver": "svt", "xi": 0.1}, "SVT does not treat a discrete term.*fit this problem: soft-impute"),
+        ({"solver": "altmin"}, "AltMin treats only the spectral penalty rank, not Nuclear"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_any_fit(solved, wrong, message):
+    """The error says what was expected and what was given, and no fit was run in vain."""
+    with pytest.raises(ValueError, match=message):
+        choose(DATA.observations, RECIPE, **wrong)
+    assert all("result" not in call for call in solved)
+
+
+def test_too_few_entries_to_hold_out():
+    """Two entries cannot be split into five parts, and the error says so."""
+    with pytest.raises(ValueError, match="leaves one side empty"):
+        choose(Observations.from_dense([[1.0, 2.0]]), RECIPE)
+
+
+# -------------------------------------------------------------------- losses
+MIXED = Codebook.of(["0,1", "1:5", None, "0,1"], 4)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 2, st.floats(-3, 9)), min_size=1, max_size=30))
+def test_losses_go_by_the_alphabet_of_the_column(drawn):
+    """Each entry is snapped to the symbols of its own column; any number counts by its squared error."""
+    rows = np.arange(len(drawn))
+    cols = np.array([col % 4 for col, _, _ in drawn])
+    truth = np.array([(code % 2, code + 1.0, 2.5 * code, code % 2)[col % 4] for col, code, _ in drawn])
+    estimate = np.array([x for _, _, x in drawn])
+    held = Observations.from_coo(rows, cols, truth, (rows.size, 4))
+    for metric in ("error", "mae", "rmse"):
+        expected = []
+        for col, o, x in zip(cols.tolist(), truth, estimate, strict=True):
+            alphabet = MIXED[col]
+            off = np.inf if alphabet is None else abs(alphabet.snap([x])[0] - o)
+            squared = alphabet is None or metric == "rmse"
+            expected.append((x - o) ** 2 if squared else off if metric == "mae" else float(off > 0))
+        np.testing.assert_allclose(losses(metric, held, estimate, MIXED), expected)
+
+
+def test_losses_of_columns_left_alone_are_squared():
+    """A column that is not ours has no symbols to be wrong about."""
+    book = Codebook.of({0: "0,1", 1: None}, 2, leave=True)
+    held = Observations.from_dense([[1.0, 7.0]])
+    np.testing.assert_allclose(losses("error", held, np.array([0.4, 5.0]), book), [1.0, 4.0])
+
+
+def test_several_alphabets_are_chosen_for_at_once():
+    """The score of a table of several alphabets is the mean of what its columns lose."""
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.integers(0, 2, (20, 4)), rng.integers(1, 6, (20, 4)), rng.normal(size=(20, 2))])
+    book = Codebook.of(["0,1"] * 4 + ["1:5"] * 4 + [None] * 2, 10)
+    choice = choose(Observations.from_dense(X), Recipe(book, center="columns"), lam=[3.0, 1.0], xi=[0.0, 0.1])
+    (held,) = choice.held_out
+    assert choice.best.score == pytest.approx(losses("error", held.observations, held.estimate, book).mean())
+    assert choice.verdict is not None
+
+
+def test_losses_refuse_an_unknown_metric():
+    """The scoring function itself checks its metric."""
+    with pytest.raises(ValueError, match="metric must be"):
+        losses("kappa", Observations.from_dense([[1.0]]), np.ones(1), Codebook.single(DATA.alphabet, 1))
