@@ -58,7 +58,7 @@ def check_confidence(value: object, decide: object) -> float:
     """Refuse a least confidence that is no probability, or that a rule without probabilities cannot use."""
     if not isinstance(value, Real) or not 0 <= float(value) <= 1:
         raise ValueError(f"min_confidence must be a number from 0 to 1, got {value!r}")
-    if value > 0 and decide == "nearest":
+    if float(value) > 0 and decide == "nearest":
         raise ValueError('min_confidence needs probabilities, which there are none of with decide="nearest"')
     return float(value)
 
