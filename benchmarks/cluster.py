@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 
 import snapimpute as si
 from common import save
-from snapimpute.estimator.recipe import offsets
+from snapimpute.estimator.spec import offsets
 from snapimpute.solvers.cluster_forecast import bytes_sent, cluster_forecast
 from snapimpute.solvers.proximal import gradient as proximal
 
@@ -108,7 +108,7 @@ class Watch:
 
     def __call__(self, info: Any) -> None:
         rounds = (self.passes - 1) // 2
-        self.marks.append((time.perf_counter(), self.total(), info.x.rank, rounds, self.known.place.secured))
+        self.marks.append((time.perf_counter(), self.total(), info.x.rank, rounds, self.known.backend.secured))
         self.passes = 0
 
     def iterations(self, first: int) -> list[dict[str, Any]]:

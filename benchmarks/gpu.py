@@ -36,7 +36,7 @@ import triton
 
 import snapimpute as si
 from gpu_parts import Parts, Rows, measure
-from snapimpute.backends import place_named
+from snapimpute.backends import backend_named
 from snapimpute.backends.torch import _forms as forms
 from snapimpute.backends.torch import _fused as fused
 from snapimpute.backends.torch import _gathers as gathers
@@ -150,7 +150,7 @@ def checked_sums(width: int) -> Rows:
     ends = np.cumsum([0, 5, 1300, 0, gathers.LONGEST, 1, gathers.LONGEST + 1])
     indices, values = draw.integers(0, 40, ends[-1]).astype(np.int32), draw.standard_normal(ends[-1])
     block, at = draw.standard_normal((40, width)), draw.integers(0, 40, (2, 150)).astype(np.int32)
-    place: Any = place_named("torch:cuda")
+    backend: Any = backend_named("torch:cuda")
     sums: dict[str, Any] = {"shape": f"{len(ends) - 1} lanes, {width} columns", "map": "sums over observed cells"}
     entries: dict[str, Any] = {"shape": f"150 cells, rank {width}", "map": "entries"}
     for name, kind in (("float32", torch.float32), ("float64", torch.float64)):
@@ -160,7 +160,7 @@ def checked_sums(width: int) -> Rows:
             torch.tensor(values, **on),
             torch.tensor(block, **on),
         )
-        lanes = gathers.Lanes(place.array(torch.tensor(ends, device=DEVICE)), where, None)
+        lanes = gathers.Lanes(backend.array(torch.tensor(ends, device=DEVICE)), where, None)
         found = gathers.lane_sums(lanes.pieces, where, weights, there)
         wanted = [values[a:z] @ block[indices[a:z]] for a, z in itertools.pairwise(ends)]
         sums[name] = relative(found, np.array(wanted))
@@ -271,7 +271,7 @@ def ratings() -> si.Observations:
 
 
 def sums() -> Iterator[Rows]:
-    known = place_named("torch:cuda").observations(ratings().astype(np.float32))
+    known = backend_named("torch:cuda").observations(ratings().astype(np.float32))
     copied = torch.empty(1 << 28, dtype=torch.float32, device=DEVICE)
     bandwidth = 2 * 4 * copied.numel() / milliseconds(copied.clone) / 1e6
     rows = []
@@ -332,14 +332,14 @@ def fit() -> Iterator[Rows]:
 
 
 def fitted(problem: si.Problem, *, mixed: bool) -> dict[str, Any]:
-    place: Any = place_named("torch:cuda")
-    place.mixed = mixed
+    backend: Any = backend_named("torch:cuda")
+    backend.mixed = mixed
     torch.cuda.reset_peak_memory_stats()
     begin = time.perf_counter()
     limits: dict[str, Any] = {"max_iter": 100, "tol": 0, "max_rank": 64, "evaluate_every": 10}
     result = si.solve(problem, "ais-impute", dtype="float32", backend="torch:cuda", **limits)
     seconds = time.perf_counter() - begin
-    place.mixed = True
+    backend.mixed = True
     return {
         "iterations": result.n_iter,
         "seconds": seconds,
@@ -423,11 +423,11 @@ def main() -> None:
         sys.exit(f"no part is called {strange[0]}: there are {', '.join(PARTS)}")
     if not torch.cuda.is_available():
         sys.exit("torch sees no GPU: nothing to measure")
-    card = torch.cuda.get_device_properties(0)
+    info = torch.cuda.get_device_properties(0)
     about: dict[str, Any] = {
         "command": " ".join(["python benchmarks/gpu.py", *arguments]),
-        "device": card.name,
-        "memory GB": card.total_memory / 1e9,
+        "device": info.name,
+        "memory GB": info.total_memory / 1e9,
         "torch": torch.__version__,
         "triton": triton.__version__,
         "snapimpute": si.__version__,

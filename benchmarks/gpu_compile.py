@@ -23,7 +23,7 @@ from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gpu import MORE, PENALTIES
-from snapimpute.backends import place_named
+from snapimpute.backends import backend_named
 from snapimpute.backends.torch import _forms as forms
 from snapimpute.backends.torch import _fused as fused
 from snapimpute.backends.torch import _gathers as gathers
@@ -103,7 +103,7 @@ def compiled(shapes: Sequence[tuple[int, int]], maps: dict[str, Sequence[str]]) 
 def _sums() -> None:
     ends = torch.tensor([0, 5, 9 + gathers.LONGEST])
     where, block = torch.zeros(int(ends[-1]), dtype=torch.int32), torch.ones(40, 20)
-    lanes = gathers.Lanes(place_named("torch:cpu").array(ends), where, None)
+    lanes = gathers.Lanes(backend_named("torch:cpu").array(ends), where, None)
     gathers.lane_sums(lanes.pieces, where, torch.ones(len(where)), block)
     gathers.entries(block, block, where, where)
 

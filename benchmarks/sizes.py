@@ -20,7 +20,7 @@ def problem(shape: tuple[int, int], discrete: bool) -> si.Problem:
     data = si.datasets.low_rank_alphabet(shape, rank, "1:5", observed=observed, random_state=0)
     offsets = si.LowRank.constant(shape, 3.0)
     penalty = si.L1("1:5", xi=0.01) if discrete else None
-    largest = si.tuning.largest_lam(data.observations, si.tuning.Recipe(data.alphabet, center="mean"))
+    largest = si.tuning.largest_lam(data.observations, si.tuning.ModelSpec(data.alphabet, center="mean"))
     return si.Problem(data.observations, si.Nuclear(0.1 * largest), penalty, offsets)
 
 

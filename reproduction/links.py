@@ -36,8 +36,8 @@ from reproduction.units import fingerprint
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import tuning
-from snapimpute.estimator.plan import Plan
-from snapimpute.estimator.recipe import Center, Recipe, best_damping, fitted_biases
+from snapimpute.estimator.spec import Center, ModelSpec, best_damping, fitted_biases
+from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import Search
 from snapimpute.evaluation.baselines import ConstantMean
 from snapimpute.linalg import Sparse, partial_svd
@@ -178,15 +178,15 @@ class Known:
         if center not in self.paths:
             begin = time.perf_counter()
             damping = best_damping(self.kept.observations, center, random_state=self.seed)
-            recipe = Recipe(ALPHABET, discrete=None, center=center, damping=damping)
-            self.paths[center] = Path(self._search(recipe).plain(xi=XI_STEPS), time.perf_counter() - begin)
+            spec = ModelSpec(ALPHABET, discrete=None, center=center, damping=damping)
+            self.paths[center] = Path(self._search(spec).plain(xi=XI_STEPS), time.perf_counter() - begin)
         return self.paths[center]
 
-    def _search(self, recipe: Recipe) -> Search:
+    def _search(self, spec: ModelSpec) -> Search:
         """A search by the squared error on the pairs that are held out."""
         parts = self.kept.observations, self.held.observations
         options = FitOptions(random_state=self.seed, alphabet_term="auto", **LIMITS, **PATH)
-        return Search(parts[0], recipe, "rmse", solver="ais-impute", options=options, folds=[parts])
+        return Search(parts[0], spec, "rmse", solver="ais-impute", options=options, folds=[parts])
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ def _completed(discrete: str | None, centers: tuple[Center, ...]) -> Method:
         held = search.found[best][0]
         start = plain.starts.get(best.lam, [None])[0]
         options = FitOptions(random_state=known.seed, **LIMITS, **LAST)
-        plan = Plan(search.recipe, best.lam, best.xi)
+        plan = TunedSpec(search.spec, best.lam, best.xi)
         result = plan.fit(known.pairs.observations, "ais-impute", options, x0=start)
         threshold = best_threshold(held.observations.values, held.estimate)
         xi = None if discrete is None else best.xi
@@ -291,8 +291,8 @@ def _completed(discrete: str | None, centers: tuple[Center, ...]) -> Method:
 def _beside(plain: Search, discrete: str) -> Search:
     """A search with another term that has walked the path of ξ = 0 already, where the term does not count."""
     search = copy(plain)
-    search.recipe = replace(plain.recipe, discrete=discrete)
-    search.fits = [replace(fit, recipe=search.recipe) for fit in plain.fits]
+    search.spec = replace(plain.spec, discrete=discrete)
+    search.fits = [replace(fit, spec=search.spec) for fit in plain.fits]
     search.tried, search.best, search.found = list(plain.tried), dict(plain.best), dict(plain.found)
     search.losses = dict(plain.losses)
     return search

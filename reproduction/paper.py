@@ -25,7 +25,7 @@ from snapimpute.base.types import Array
 from snapimpute.data.datasets import movielens_100k
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import tuning
-from snapimpute.estimator.recipe import Center, Recipe, Weights, best_damping
+from snapimpute.estimator.spec import Center, ModelSpec, Weights, best_damping
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
 from snapimpute.problem import Problem
@@ -69,7 +69,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Method:
-    """A curve of the figure: a recipe, the solver that runs it, and the plain method it is to be compared with."""
+    """A curve of the figure: a model, the solver that runs it, and the plain method it is compared with."""
 
     label: str
     kind: Kind
@@ -82,12 +82,12 @@ class Method:
     like: str | None = None
     """A method whose strengths are near: the search begins there."""
 
-    def recipes(self, observations: Observations, seed: int) -> list[Recipe]:
+    def recipes(self, observations: Observations, seed: int) -> list[ModelSpec]:
         """Models to tune: one, or one for each θ."""
         thetas: Sequence[float | None] = THETAS if self.spectral == "lsp" else [None]
         damping = best_damping(observations, self.center, random_state=seed)
         made_of = self.spectral, self.discrete, self.center, self.weights, damping
-        return [Recipe(movielens_100k().alphabet, *made_of, theta) for theta in thetas]
+        return [ModelSpec(movielens_100k().alphabet, *made_of, theta) for theta in thetas]
 
 
 METHODS = {
@@ -229,11 +229,11 @@ class Trial:
         self.method, self.near = method, near
         self.known, self.hidden, self.seed = split.known, split.hidden, split.seed
         self.tuning, self.testing = list[Surface](), list[Surface]()
-        for recipe in method.recipes(split.known, split.seed):
-            lams = tuning.lam_grid(split.kept, recipe)
-            plain = split.plain[method.spectral, method.center, recipe.theta]
-            self.tuning.append(Surface(split.kept, split.held, recipe, method.solver, lams, split.seed, plain))
-            self.testing.append(Surface(split.known, split.hidden, recipe, method.solver, lams, split.seed))
+        for spec in method.recipes(split.known, split.seed):
+            lams = tuning.lam_grid(split.kept, spec)
+            plain = split.plain[method.spectral, method.center, spec.theta]
+            self.tuning.append(Surface(split.kept, split.held, spec, method.solver, lams, split.seed, plain))
+            self.testing.append(Surface(split.known, split.hidden, spec, method.solver, lams, split.seed))
 
     @cached_property
     def chosen(self) -> tuple[int, Point]:
@@ -249,7 +249,7 @@ class Trial:
     def _problem(self) -> Problem:
         at, point = self.chosen
         surface = self.tuning[at]
-        return surface.recipe.problem(self.known, surface.lams[point.lam], surface.xis[point.xi])
+        return surface.spec.problem(self.known, surface.lams[point.lam], surface.xis[point.xi])
 
     @cached_property
     def fitted(self) -> Result:

@@ -22,16 +22,16 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.datasets import low_rank_alphabet, senate_votes
 from snapimpute.data.datasets.synthetic import Kind
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.comparison import Method
-from snapimpute.estimator.recipe import Recipe
+from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuning import Fit, largest_lam
 from snapimpute.solvers import APG, Result
 from snapimpute.solvers.options import TUNING
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
 XI_STEPS = (0.001, 0.003, 0.01)
-"""In units of `Recipe.xi_unit`."""
+"""In units of `ModelSpec.xi_unit`."""
 
 LAM_RATIO, LAM_STEPS = 0.55, 9
 """λ tried: the largest that matters times powers of the ratio."""
@@ -156,24 +156,24 @@ def _tuned(
     method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, seed: int
 ) -> tuple[float, float, float, _Trial]:
     """(Error, squared error, λ, trial): strengths by each score on a fifth of the known, then a fit to all."""
-    recipe = Recipe(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
+    spec = ModelSpec(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
     kept, held = known.split(HELD_OUT, random_state=seed)
-    lams = [largest_lam(kept, recipe) * LAM_RATIO**k for k in range(1, LAM_STEPS + 1)]
-    xis = [step * recipe.xi_unit for step in XI_STEPS] if method.discrete else [0.0]
-    trials = [trial for xi in xis for trial in _walk_down(recipe, kept, held, lams, xi, method.scales)]
+    lams = [largest_lam(kept, spec) * LAM_RATIO**k for k in range(1, LAM_STEPS + 1)]
+    xis = [step * spec.xi_unit for step in XI_STEPS] if method.discrete else [0.0]
+    trials = [trial for xi in xis for trial in _walk_down(spec, kept, held, lams, xi, method.scales)]
     by_error, by_square = min(trials), min(trials, key=lambda t: (t.square, t.error))
-    error, square = _final(recipe, known, hidden, lams, by_error)
+    error, square = _final(spec, known, hidden, lams, by_error)
     if by_square.strengths != by_error.strengths:
-        square = _final(recipe, known, hidden, lams, by_square)[1]
+        square = _final(spec, known, hidden, lams, by_square)[1]
     return error, square, lams[by_error.place], by_error
 
 
-def _path(recipe: Recipe, observations: Observations, lams: Sequence[float], xi: float) -> Iterator[Result]:
-    return Fit(observations, recipe, APG(), replace(TUNING, max_iter=MAX_ITER)).down(lams, xi)
+def _path(spec: ModelSpec, observations: Observations, lams: Sequence[float], xi: float) -> Iterator[Result]:
+    return Fit(observations, spec, APG(), replace(TUNING, max_iter=MAX_ITER)).down(lams, xi)
 
 
 def _walk_down(
-    recipe: Recipe,
+    spec: ModelSpec,
     kept: Observations,
     held: Observations,
     lams: Sequence[float],
@@ -182,8 +182,8 @@ def _walk_down(
 ) -> Iterator[_Trial]:
     """Every λ in turn, until neither score has improved for a while."""
     best, since = [math.inf, math.inf], 0
-    for place, result in enumerate(_path(recipe, kept, lams, xi)):
-        trials = [_Trial(*_scores(result, held, recipe.alphabet, c), place, xi, c) for c in scales]
+    for place, result in enumerate(_path(spec, kept, lams, xi)):
+        trials = [_Trial(*_scores(result, held, spec.alphabet, c), place, xi, c) for c in scales]
         yield from trials
         error, square = min(t.error for t in trials), min(t.square for t in trials)
         since = 0 if error < best[0] or square < best[1] else since + 1
@@ -193,14 +193,16 @@ def _walk_down(
 
 
 def _final(
-    recipe: Recipe, known: Observations, hidden: Observations, lams: Sequence[float], trial: _Trial
+    spec: ModelSpec, known: Observations, hidden: Observations, lams: Sequence[float], trial: _Trial
 ) -> tuple[float, float]:
     """Walk down to the λ chosen with all known entries, and score on the hidden ones."""
-    *_, result = _path(recipe, known, lams[: trial.place + 1], trial.xi)
-    return _scores(result, hidden, recipe.alphabet, trial.scale)
+    *_, result = _path(spec, known, lams[: trial.place + 1], trial.xi)
+    return _scores(result, hidden, spec.alphabet, trial.scale)
 
 
-def _scores(result: Result, test: Observations, alphabet: Alphabet | Codebook, scale: float) -> tuple[float, float]:
+def _scores(
+    result: Result, test: Observations, alphabet: Alphabet | ColumnSchema, scale: float
+) -> tuple[float, float]:
     """(Share of wrong symbols, mean squared error after clipping to the alphabet)."""
     alphabet = Alphabet.of(alphabet)  # type: ignore[arg-type]  # there is one for all columns here
     cells = test.rows, test.cols

@@ -16,7 +16,7 @@ from typing import Any
 
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import tuning
-from snapimpute.estimator.recipe import Recipe
+from snapimpute.estimator.spec import ModelSpec
 from snapimpute.evaluation import metrics
 from snapimpute.linalg import LowRank
 from snapimpute.solvers import Result, solve
@@ -53,13 +53,13 @@ Points = MutableMapping[tuple[int, int], Point]
 
 
 class Surface:
-    """The fits of a recipe to some entries, scored on others, by places in the grids of λ and ξ.
+    """The fits of a model specification to some entries, scored on others, by places in the grids of λ and ξ.
 
     Parameters
     ----------
     known, held : Observations
         What is fitted, and what it is scored on.
-    recipe : Recipe
+    spec : ModelSpec
     solver : str
         For problems that are not convex; others are solved by AIS-Impute, as the minimiser is the same whoever
         finds it.
@@ -74,19 +74,19 @@ class Surface:
         self,
         known: Observations,
         held: Observations,
-        recipe: Recipe,
+        spec: ModelSpec,
         solver: str,
         lams: list[float],
         seed: int,
         plain: Points | None = None,
     ) -> None:
-        self.known, self.held, self.recipe, self.solver, self.seed = known, held, recipe, solver, seed
-        self.lams, self.xis = lams, tuning.xi_grid(recipe)
+        self.known, self.held, self.spec, self.solver, self.seed = known, held, spec, solver, seed
+        self.lams, self.xis = lams, tuning.xi_grid(spec)
         self.plain: Points = {} if plain is None else plain
         self.others: Points = {}
         self.start: LowRank | None = None
         """Where a fit starts that has no other beside it."""
-        self.patience = 1 if recipe.spectral == "nuclear" else 2
+        self.patience = 1 if spec.spectral == "nuclear" else 2
 
     def at(self, lam: int, xi: int) -> Point:
         """The fit at a point of the grid, started from one beside it: that of the next λ above, if it is there."""
@@ -102,7 +102,7 @@ class Surface:
 
     def _fit(self, lam: int, xi: int, before: tuple[int, int] | None) -> Point:
         begin = time.perf_counter()
-        problem = self.recipe.problem(self.known, self.lams[lam], self.xis[xi])
+        problem = self.spec.problem(self.known, self.lams[lam], self.xis[xi])
         start = None if before is None else self._made(before)
         result = solve(
             problem,
@@ -189,4 +189,4 @@ class Surface:
 
     def strengths(self, point: Point) -> dict[str, Any]:
         """λ, ξ and θ of a point."""
-        return {"lam": self.lams[point.lam], "xi": self.xis[point.xi], "theta": self.recipe.theta}
+        return {"lam": self.lams[point.lam], "xi": self.xis[point.xi], "theta": self.spec.theta}

@@ -26,7 +26,7 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.datasets import Dataset, movielens_100k, senate_votes
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import tuning
-from snapimpute.estimator.plan import settle
+from snapimpute.estimator.tuned import tune
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases, Mode
 from snapimpute.solvers import FitOptions
@@ -95,7 +95,7 @@ def _rival(model: type[DiscreteModel], **options: Any) -> System:
 def _ours(discrete: str | None) -> System:
     def run(known: Observations, hidden: Observations, alphabet: Alphabet, seed: int) -> Answer:
         options = FitOptions(max_iter=300, tol=1e-4, random_state=seed)
-        plan = settle(known, alphabet, discrete=discrete, options=options)
+        plan = tune(known, alphabet, discrete=discrete, options=options)
         result = plan.fit(known, options=options)
         estimate = result.entries(hidden.rows, hidden.cols)
         return Answer(estimate, alphabet.snap(estimate), plan.xi)

@@ -18,7 +18,7 @@ from snapimpute.evaluation.baselines import check_cells
 from snapimpute.linalg import Dense, LowRank, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.solvers import Card, FitOptions, Result, Solver
+from snapimpute.solvers import FitOptions, Result, Solver, SolverInfo
 from snapimpute.solvers.base import Context, State
 from snapimpute.solvers.loop import run
 from snapimpute.solvers.options import FitKeywords
@@ -170,7 +170,7 @@ class SymbolSplitting(Solver[SymbolState]):
     name: ClassVar[str] = "symbol-splitting"
     objective_name: ClassVar[ObjectiveName] = "C"
     measures: ClassVar[str] = "relative distance between Z and W"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Robust discrete completion",
         minimises="‖P_Ω(Z − O)‖₁ + λ‖W‖_* s.t. Z = W, Z on the alphabet; nothing is promised",
         spectral=("nuclear",),

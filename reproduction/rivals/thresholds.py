@@ -20,7 +20,7 @@ from snapimpute.linalg import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
 from snapimpute.problem.losses import Thresholds
-from snapimpute.solvers import NIAPG, Card, FitOptions, Result
+from snapimpute.solvers import NIAPG, FitOptions, Result, SolverInfo
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.loop import run
 from snapimpute.solvers.options import FitKeywords
@@ -144,8 +144,8 @@ class AlternatingThresholds(NIAPG):
 
     q: int = 0
     name: ClassVar[str] = "alternating-thresholds"
-    card: ClassVar[Card] = replace(
-        NIAPG.card, title="Alternating thresholds", minimises="(E) also over the thresholds, falling in every step"
+    info: ClassVar[SolverInfo] = replace(
+        NIAPG.info, title="Alternating thresholds", minimises="(E) also over the thresholds, falling in every step"
     )
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> ThresholdState:

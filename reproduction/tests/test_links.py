@@ -20,7 +20,7 @@ from reproduction.data.graphs import Graph, facebook, karate, polblogs, read_edg
 from reproduction.links import METHODS, Answer, Known, Pairs, Score, as_markdown, best_threshold, hide
 from snapimpute.data.datasets import DatasetUnavailable
 from snapimpute.estimator import tuning
-from snapimpute.estimator.recipe import Recipe, best_damping
+from snapimpute.estimator.spec import ModelSpec, best_damping
 from snapimpute.estimator.tuning import Search
 from snapimpute.evaluation.baselines import DampedBiases
 from snapimpute.solvers import FitOptions
@@ -456,8 +456,8 @@ def test_strengths_are_those_of_a_search_of_its_own(done, kind, name, discrete):
     searches = []
     for center in ("mean", "biases"):
         damping = best_damping(folds[0][0], center, random_state=SEED)
-        recipe = Recipe(links.ALPHABET, discrete=discrete, center=center, damping=damping)
-        search = Search(folds[0][0], recipe, "rmse", solver="ais-impute", options=options, folds=folds)
+        spec = ModelSpec(links.ALPHABET, discrete=discrete, center=center, damping=damping)
+        search = Search(folds[0][0], spec, "rmse", solver="ais-impute", options=options, folds=folds)
         searches.append(search.plain(xi=links.XI_STEPS))
     search = min(searches, key=lambda one: one.lowest).others()
     best = min(search.tried, key=lambda c: c.score)

@@ -50,7 +50,7 @@ def test_best_on_test_is_never_worse(small_ratings, label):
     truth = trial.hidden.values
     honest, best = trial.honest(), trial.best_on_test()
     assert si.metrics.nmse(truth, best[0]) <= si.metrics.nmse(truth, honest[0])
-    (surface,) = [one for one in trial.testing if one.recipe.theta == best[1]["theta"]]
+    (surface,) = [one for one in trial.testing if one.spec.theta == best[1]["theta"]]
     assert best[1]["lam"] in surface.lams
     assert best[1]["xi"] in surface.xis
 

@@ -208,8 +208,8 @@ def test_the_path_has_patience(monkeypatch, scores, tried):
     monkeypatch.setattr(recovery, "_path", path)
     # the second of two scales is always bad: it must not count as no improvement
     monkeypatch.setattr(recovery, "_scores", lambda result, test, alphabet, c: (2.0, 2.0) if c == 3 else result)
-    recipe = recovery.Recipe(Alphabet.of("0,1"))
-    trials = list(recovery._walk_down(recipe, None, None, [1.0] * len(scores), 0.25, (1.0, 3.0)))
+    spec = recovery.ModelSpec(Alphabet.of("0,1"))
+    trials = list(recovery._walk_down(spec, None, None, [1.0] * len(scores), 0.25, (1.0, 3.0)))
     assert fitted == scores[:tried]
     assert trials == [
         recovery._Trial(*score, place, 0.25, c)
@@ -222,14 +222,14 @@ def test_the_last_fit_has_the_strengths_chosen(monkeypatch):
     """All known entries are fitted down the path to the λ chosen, at that ξ; the last fit is scored at that scale."""
     asked = []
 
-    def path(recipe: Any, observations: Any, lams: Sequence[float], xi: float) -> Iterator[Any]:
+    def path(spec: Any, observations: Any, lams: Sequence[float], xi: float) -> Iterator[Any]:
         asked.append((observations, lams, xi))
         return iter(lams)
 
     monkeypatch.setattr(recovery, "_path", path)
     monkeypatch.setattr(recovery, "_scores", lambda result, test, alphabet, scale: (result, test, scale))
     trial = recovery._Trial(0.1, 0.2, place=2, xi=0.25, scale=1.5)
-    found = recovery._final(recovery.Recipe(Alphabet.of("0,1")), "known", "hidden", [8.0, 4.0, 2.0, 1.0], trial)
+    found = recovery._final(recovery.ModelSpec(Alphabet.of("0,1")), "known", "hidden", [8.0, 4.0, 2.0, 1.0], trial)
     assert asked == [("known", [8.0, 4.0, 2.0], 0.25)]
     assert found == (2.0, "hidden", 1.5)
 
@@ -240,7 +240,7 @@ def test_each_score_has_its_own_strengths(monkeypatch):
     grid = []
 
     def walk(
-        recipe: Any, kept: Observations, held: Observations, lams: Sequence[float], xi: float, *_: Any
+        spec: Any, kept: Observations, held: Observations, lams: Sequence[float], xi: float, *_: Any
     ) -> list[Any]:
         assert len(kept) + len(held) == len(known)
         assert len(held) == round(0.2 * len(known))
@@ -249,7 +249,7 @@ def test_each_score_has_its_own_strengths(monkeypatch):
         scripted = {first: [(0.3, 0.2), (0.2, 0.3)], second: [(0.2, 0.25), (0.2, 0.28)]}.get(xi, [(0.9, 0.1)])
         return [recovery._Trial(error, square, place, xi, 1.0) for place, (error, square) in enumerate(scripted)]
 
-    def final(recipe: Any, observed: Any, test: Any, lams: Any, trial: Any) -> tuple[float, float]:
+    def final(spec: Any, observed: Any, test: Any, lams: Any, trial: Any) -> tuple[float, float]:
         assert (observed, test) == (known, hidden)
         return 10 + trial.error, 10 + trial.square
 

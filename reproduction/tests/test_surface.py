@@ -12,7 +12,7 @@ import pytest
 import snapimpute as si
 from reproduction import surface as module
 from reproduction.surface import Point, Surface
-from snapimpute.estimator.recipe import Recipe
+from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuning import lam_grid
 
 
@@ -26,9 +26,9 @@ def table(score: Callable[[int, int], float], *, discrete: str | None = "l1", la
             result = SimpleNamespace(x=SimpleNamespace(rank=ranks.get(lam, 0)))
             return Point(lam, xi, score(lam, xi), 1.0, result, before)
 
-    recipe = Recipe(si.Alphabet.of("1:5"), options.pop("spectral", "nuclear"), discrete)
+    spec = ModelSpec(si.Alphabet.of("1:5"), options.pop("spectral", "nuclear"), discrete)
     observations = si.Observations.from_dense([[1.0, 2.0], [3.0, 4.0]])
-    surface = Known(observations, observations, recipe, "niapg", [1.0] * lams, 0, **options)
+    surface = Known(observations, observations, spec, "niapg", [1.0] * lams, 0, **options)
     return surface, visited
 
 
@@ -119,11 +119,11 @@ def real() -> tuple[si.Observations, si.Observations]:
 def test_fits_are_those_of_the_problem(real):
     """NMSE is that of the held-out entries; started beside or from nothing, a convex fit comes out the same."""
     known, held = real
-    recipe = Recipe(si.Alphabet.of("1:5"), "nuclear", "l1")
-    surface = Surface(known, held, recipe, "apg", lam_grid(known, recipe), 0)
+    spec = ModelSpec(si.Alphabet.of("1:5"), "nuclear", "l1")
+    surface = Surface(known, held, spec, "apg", lam_grid(known, spec), 0)
     for lam in range(4):
         point = surface.at(lam, 2)
-    alone = si.solve(recipe.problem(known, surface.lams[3], surface.xis[2]), "apg", max_iter=2000, tol=1e-9)
+    alone = si.solve(spec.problem(known, surface.lams[3], surface.xis[2]), "apg", max_iter=2000, tol=1e-9)
     estimate = alone.entries(held.rows, held.cols)
     assert point.nmse == pytest.approx(np.sum((estimate - held.values) ** 2) / np.sum(held.values**2), rel=1e-2)
     assert surface.strengths(point) == {"lam": surface.lams[3], "xi": surface.xis[2], "theta": None}
@@ -132,11 +132,11 @@ def test_fits_are_those_of_the_problem(real):
 def test_a_fit_starts_beside_another(real, monkeypatch):
     """From the next λ above if that is there, then the next ξ below, then the next λ below, then ``start``."""
     known, held = real
-    recipe = Recipe(si.Alphabet.of("1:5"), "nuclear", "l1")
+    spec = ModelSpec(si.Alphabet.of("1:5"), "nuclear", "l1")
     starts = []
     original = module.solve
     monkeypatch.setattr(module, "solve", lambda *a, **o: (starts.append(o["x0"]), original(*a, **o))[1])
-    surface = Surface(known, held, recipe, "apg", lam_grid(known, recipe), 0)
+    surface = Surface(known, held, spec, "apg", lam_grid(known, spec), 0)
     first = surface.at(3, 1)
     assert starts[-1] is None
     below = surface.at(3, 2)
@@ -153,9 +153,9 @@ def test_a_fit_starts_beside_another(real, monkeypatch):
 def test_the_way_to_a_point_is_followed_on_other_data(real):
     """All the fits that led there, in their order and each from the one before, on the data of another surface."""
     known, held = real
-    recipe = Recipe(si.Alphabet.of("1:5"), "nuclear", "l0")
-    lams = lam_grid(known, recipe)
-    first, second = (Surface(some, held, recipe, "niapg", lams, 0) for some in (known, held))
+    spec = ModelSpec(si.Alphabet.of("1:5"), "nuclear", "l0")
+    lams = lam_grid(known, spec)
+    first, second = (Surface(some, held, spec, "niapg", lams, 0) for some in (known, held))
     for place in ((0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (3, 1)):
         point = first.at(*place)
     way = first.way_to(point)
@@ -166,7 +166,7 @@ def test_the_way_to_a_point_is_followed_on_other_data(real):
     assert [*second.plain, *second.others] == way
     by_hand = None
     for lam, xi in way:
-        problem = recipe.problem(held, lams[lam], second.xis[xi])
+        problem = spec.problem(held, lams[lam], second.xis[xi])
         solver = "ais-impute" if problem.convex else "niapg"
         options = {"max_iter": 40, "tol": 1e-4, "evaluate_every": 40, "dtype": "float32"}
         by_hand = si.solve(problem, solver, x0=by_hand, **options).x

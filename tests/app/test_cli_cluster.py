@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from snapimpute.app.cli._on_cluster import fit_on_cluster
 from snapimpute.app.cli._options import Fitting, Manner, Reading, Workers
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.cli.app import app
 from snapimpute.app.cli.fit import NOT_ON_A_CLUSTER, fit
 from snapimpute.data.datasets import low_rank_alphabet
@@ -69,10 +69,10 @@ def test_every_option_is_used_or_refused(address: str, ratings: Path, tmp_path: 
     reading = watched(Reading, sets[0], alphabet=["1:5"])
     fitting = watched(Fitting, sets[1], lam="2", xi="0.01", center="mean", max_iter=2)
     workers = watched(Workers, sets[2], cluster=address, top=2)
-    talk = Talk(watched(Manner, sets[3], quiet=True))
+    terminal = Terminal(watched(Manner, sets[3], quiet=True))
     model = tmp_path / "model"
-    fit_on_cluster(workers, [str(ratings)], model, reading, fitting, talk)
-    talk.done()
+    fit_on_cluster(workers, [str(ratings)], model, reading, fitting, terminal)
+    terminal.done()
     assert (model / "model.json").exists()
     used = set().union(*sets) | {"table", "model"}
     assert used.isdisjoint(NOT_ON_A_CLUSTER), "refuse no option that is used"

@@ -34,7 +34,7 @@ import polars as pl
 
 import snapimpute as si
 from snapimpute.app.cli import _cells as cells
-from snapimpute.app.cli import _talk as talk
+from snapimpute.app.cli import _terminal as terminal
 from snapimpute.app.cli import main
 from snapimpute.app.cli.app import app
 from snapimpute.data.datasets import low_rank_alphabet
@@ -695,13 +695,13 @@ def test_what_could_not_be_chosen_is_not_called_given(snap):
 def test_the_code_of_a_report_gives_the_same_fit(snap, wide_csv, wide_frame):
     """With every option that matters, not only the strengths."""
     from snapimpute.app.cli import _work as work
-    from snapimpute.data.schema import Codebook
+    from snapimpute.data.schema import ColumnSchema
 
     options = ["--max-rank", "2", "--tol", "0.01", "--solver", "apg", "--dtype", "float32", "--min-confidence", "0.4"]
     snap("complete", wide_csv, "-o", "out.csv", "--model", "m.snap", *FIVE, *options)
     imputer = si.load("m.snap")
     names = {"X": wide_frame.drop("who")}
-    exec(work.repeat(imputer, Codebook.single(imputer.alphabet_, N))["python"], names)  # noqa: S102  it is ours
+    exec(work.repeat(imputer, ColumnSchema.single(imputer.alphabet_, N))["python"], names)  # noqa: S102  it is ours
     assert names["imp"].get_params() == imputer.get_params() | {"alphabet": [1, 2, 3, 4, 5]}
     assert names["imp"].n_iter_ == imputer.n_iter_
     assert names["imp"].transform(names["X"]).equals(frame("out.csv").drop("who"))
@@ -754,7 +754,7 @@ def test_doctor_looks_on_where_torch_does_not_work(snap, monkeypatch, error):
     def refuse(name):
         raise error
 
-    monkeypatch.setattr("snapimpute.backends.place_named", refuse)
+    monkeypatch.setattr("snapimpute.backends.backend_named", refuse)
     done = snap("doctor")
     assert str(error) in done.out
     assert "a small fit" in done.out
@@ -817,7 +817,7 @@ def test_warnings_are_one_line_each(snap, wide_csv):
 
 def test_progress_tells_of_scores_and_time(snap, wide_csv, monkeypatch):
     """Lines beside the output where there is no terminal: loss, rank, objective, time left."""
-    monkeypatch.setattr(talk, "EVERY", 0.0)
+    monkeypatch.setattr(terminal, "EVERY", 0.0)
     done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5")
     assert "fitting: λ " in done.err
     lines = done.err.splitlines()
@@ -1319,7 +1319,7 @@ def test_an_interrupted_fit_writes_the_best_so_far(snap, wide_csv, monkeypatch):
         if info.iteration == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(talk.Watcher, "iterated", stop)
+    monkeypatch.setattr(terminal.Watcher, "iterated", stop)
     done = snap(
         *("complete", wide_csv, "-o", "out.csv", "--model", "m.snap", "--report", "r.html", *FIVE), "--json", ok=False
     )
@@ -1340,10 +1340,10 @@ def test_an_interrupted_fit_writes_the_best_so_far(snap, wide_csv, monkeypatch):
 def test_the_time_that_is_left_is_that_of_iterations_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a fit that goes on from a checkpoint the iterations before do not count; after the first nobody knows."""
     clock = itertools.count(0.0, 10.0)
-    monkeypatch.setattr(talk.time, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(talk, "EVERY", -1.0)
+    monkeypatch.setattr(terminal.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(terminal, "EVERY", -1.0)
     said = io.StringIO()
-    watcher = talk.Watcher(Console(file=said, width=200), "fitting", 1, max_iter=100)
+    watcher = terminal.Watcher(Console(file=said, width=200), "fitting", 1, max_iter=100)
     for iteration in (41, 42):
         watcher.iterated(SimpleNamespace(iteration=iteration, objective=1.0, x=SimpleNamespace(rank=2)))
     first, second = said.getvalue().splitlines()
@@ -1353,7 +1353,7 @@ def test_the_time_that_is_left_is_that_of_iterations_seen(monkeypatch: pytest.Mo
 
 def test_an_interrupted_tuning_goes_on_with_the_best_so_far(snap, wide_csv, monkeypatch):
     """What was tried counts: the best of it is fitted and written; tune writes what there is."""
-    real, seen = talk.Watcher.tried, []
+    real, seen = terminal.Watcher.tried, []
 
     def stop(self: Any, candidate: Any) -> None:
         seen.append(candidate)
@@ -1361,7 +1361,7 @@ def test_an_interrupted_tuning_goes_on_with_the_best_so_far(snap, wide_csv, monk
         if len(seen) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(talk.Watcher, "tried", stop)
+    monkeypatch.setattr(terminal.Watcher, "tried", stop)
     done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5", "--json", ok=False)
     assert done.code == 130
     assert len(seen) == 4
@@ -1443,7 +1443,7 @@ def test_an_interruption_before_anything_was_fitted_writes_nothing(snap, wide_cs
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        {"read": "snapimpute.app.io.read._bytes", "fit": "snapimpute.estimator.plan.best_damping"}[where], stop
+        {"read": "snapimpute.app.io.read._bytes", "fit": "snapimpute.estimator.tuned.best_damping"}[where], stop
     )
     before = os.listdir()
     done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5", "-q", ok=False)
@@ -1458,7 +1458,7 @@ def test_a_real_signal_while_it_tunes(snap):
     known = low_rank_alphabet((400, 300), 5, "1:5", observed=0.3, random_state=0).observations
     table = pl.DataFrame({"user": known.rows, "item": known.cols, "rating": known.values.astype(int)})
     table.write_csv("in.csv")
-    loud = "import snapimpute.app.cli._talk as talk\ntalk.EVERY = 0"
+    loud = "import snapimpute.app.cli._terminal as talk\ntalk.EVERY = 0"
     with child(loud, "complete", "in.csv", "-o", "out.csv", "-a", "1:5", "--max-iter", 100) as process:
         seen = wait_for(process.stderr, b"held-out loss")
         process.send_signal(signal.SIGINT)

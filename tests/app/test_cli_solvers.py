@@ -15,7 +15,7 @@ pytest.importorskip("typer", reason="the command line is an optional extra")
 from typer.testing import CliRunner
 
 from snapimpute.app.cli.app import app
-from snapimpute.solvers import SOLVERS, Card
+from snapimpute.solvers import SOLVERS, SolverInfo
 
 every_solver = pytest.mark.parametrize("name", SOLVERS)
 
@@ -59,9 +59,9 @@ def test_the_table_names_every_solver_and_its_paper(columns):
     rows = cells(result.output)
     assert list(rows) == list(SOLVERS)
     for name, solver in SOLVERS.items():
-        assert rows[name]["paper"] == squeezed(solver.card.paper)
-        assert rows[name]["minimises"] == squeezed(solver.card.minimises)
-        assert rows[name]["costs"] == squeezed(solver.card.cost)
+        assert rows[name]["paper"] == squeezed(solver.info.paper)
+        assert rows[name]["minimises"] == squeezed(solver.info.minimises)
+        assert rows[name]["costs"] == squeezed(solver.info.cost)
     assert "…" not in result.output
     assert all(len(line) <= columns for line in result.output.splitlines())
 
@@ -80,8 +80,8 @@ def test_the_table_tells_what_a_solver_treats():
     rows = cells(run(columns=200).output)
     assert {row["aware"] for row in rows.values()} == {"yes", "no", "convexones"}
     for name, solver in SOLVERS.items():
-        assert (rows[name]["aware"] == "no") == (not solver.card.discrete)
-        assert rows[name]["penalties"] in ("all", squeezed(", ".join(solver.card.spectral)))
+        assert (rows[name]["aware"] == "no") == (not solver.info.discrete)
+        assert rows[name]["penalties"] in ("all", squeezed(", ".join(solver.info.spectral)))
     assert (rows["apg"]["penalties"], rows["svt"]["penalties"], rows["altmin"]["penalties"]) == (
         "all",
         "nuclear",
@@ -108,13 +108,13 @@ def test_one_solver_in_full(name):
     """Its name shows the card, every parameter with its default, and the explanation."""
     result = run(name)
     assert result.exit_code == 0, result.output
-    solver, card = SOLVERS[name], SOLVERS[name].card
+    solver, info = SOLVERS[name], SOLVERS[name].info
     first, *rest = result.output.splitlines()
-    assert first == f"{name}: {card.title}  (si.solvers.{solver.__name__})"
+    assert first == f"{name}: {info.title}  (si.solvers.{solver.__name__})"
     shown = "\n".join(rest)
-    for words in (card.minimises, card.cost, card.paper, solver.measures, ", ".join(card.spectral)):
+    for words in (info.minimises, info.cost, info.paper, solver.measures, ", ".join(info.spectral)):
         assert words in shown
-    assert ("(convex terms only)" in shown) == card.convex
+    assert ("(convex terms only)" in shown) == info.convex
     given = [f"{parameter.name}={parameter.default!r}" for parameter in fields(solver)]
     assert f"parameters    {', '.join(given)}" in shown
     assert (solver.__doc__ or "?").splitlines()[0] in rest
@@ -128,8 +128,8 @@ def test_json_is_complete():
     assert [one["name"] for one in listed] == list(SOLVERS)
     for one in listed:
         solver = SOLVERS[one["name"]]
-        card = asdict(solver.card) | {"spectral": list(solver.card.spectral)}
-        assert {line.name: one[line.name] for line in fields(Card)} == card
+        info = asdict(solver.info) | {"spectral": list(solver.info.spectral)}
+        assert {line.name: one[line.name] for line in fields(SolverInfo)} == info
         assert one["parameters"] == {f.name: getattr(solver(), f.name) for f in fields(solver)}
 
 

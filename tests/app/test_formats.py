@@ -791,9 +791,9 @@ def test_labels_as_values(put):
     """By an alphabet of labels, as they are written; two are found out, more must be given in order."""
     path = put("user,item,answer\na,x,n\na,y,y\nb,x,y\n")
     known, table = cells(path, ["n,y"]).observations(["n", "y"])
-    assert (known.values.tolist(), table.codebook.one) == ([0, 1, 1], Alphabet.of(["n", "y"]))
+    assert (known.values.tolist(), table.schema.one) == ([0, 1, 1], Alphabet.of(["n", "y"]))
     known, table = cells(path, ["infer"]).observations("infer")
-    assert table.codebook.one == Alphabet.of(["n", "y"])
+    assert table.schema.one == Alphabet.of(["n", "y"])
     message = refused(put("user,item,answer\na,x,n\na,y,y\nb,x,k\n"), ["infer"])
     assert "found the labels k,n,y, but not their order" in message
     assert "--alphabet k,n,y" in message
@@ -826,7 +826,7 @@ def test_columns_may_have_alphabets_of_their_own_in_triplets(put):
     given = ["1:5", "sex=f,m", "age=any"]
     source = cells(path, given)
     known, table = source.observations(AlphabetSpec.parse(given).for_columns(source.col_labels.tolist()))
-    assert table.codebook.kinds == (Alphabet.of("1:5"), Alphabet.of(["f", "m"]), None)
+    assert table.schema.kinds == (Alphabet.of("1:5"), Alphabet.of(["f", "m"]), None)
     np.testing.assert_array_equal(known.values, [5, 0, 31.5, 2, 1])
     message = refused(put("who,what,value\nann,q1,5\nann,sex,f\nbob,q1,x\nbob,sex,y\n"), ["1:5", "sex=f,m"])
     assert "1 value(s) are not in Alphabet(['f', 'm']), the first is 'y' at who 'bob', what 'sex'" in message
@@ -838,7 +838,7 @@ def test_columns_named_by_numbers_have_alphabets_too(put):
     """The labels of columns are whole numbers then, and are found by their text."""
     source = cells(put("user,item,rating\n7,1,5\n7,2,1\n8,1,3\n"), ["1:5", "2=0,1"])
     _, table = source.observations(AlphabetSpec.parse(["1:5", "2=0,1"]).for_columns(source.col_labels.tolist()))
-    assert table.codebook.kinds == (Alphabet.of("1:5"), Alphabet.of("0,1"))
+    assert table.schema.kinds == (Alphabet.of("1:5"), Alphabet.of("0,1"))
 
 
 @pytest.mark.parametrize("dtype", [pl.Int32, pl.UInt64, pl.Float32, pl.Float64, pl.Boolean, pl.Categorical])

@@ -25,7 +25,7 @@ from snapimpute.app.report import page
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import evaluation as evaluations
 from snapimpute.estimator.evaluation import Evaluation
 from snapimpute.estimator.imputer import SnapImputer
@@ -316,7 +316,7 @@ def test_confusion_and_recall_are_those_of_the_evaluation(tuned):
 def test_kinds_of_columns_have_a_selector(hostile):
     """Each kind of column with symbols has its own confusion, those with most hidden cells first."""
     reader = Reader(hostile.render())
-    kinds = [kind for kind in hostile.evaluation.codebook.kinds if kind is not None]
+    kinds = [kind for kind in hostile.evaluation.schema.kinds if kind is not None]
     assert len(reader.texts["option"]) == len(kinds) == 3
     counts = [int(re.search(r"([\d,]+) hidden", text)[1]) for text in reader.texts["option"]]
     assert counts == sorted(counts, reverse=True)
@@ -655,7 +655,7 @@ def test_of_a_large_table_the_most_observed_lanes_are_shown():
 def test_positions_are_within_the_range_of_the_column():
     """Symbols stand in the range of their alphabet, numbers in that of what was observed, from 0 to 1."""
     table = Observations.from_dense([[1.0, 10.0, 0.0], [5.0, 30.0, np.nan], [np.nan, 20.0, np.nan]])
-    book = Codebook.of(["1:5", None, [0.0]], 3)
+    book = ColumnSchema.of(["1:5", None, [0.0]], 3)
     values = np.array([[1.0, 10.0, 0.0], [5.0, 30.0, 0.0], [2.0, 99.0, 0.0]])
     found = matrix.positions(values, table, book, np.arange(3))
     np.testing.assert_allclose(found, [[0.0, 0.0, 0.5], [1.0, 1.0, 0.5], [0.25, 1.0, 0.5]])

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 import snapimpute as si
-from snapimpute.backends import place_named
+from snapimpute.backends import backend_named
 from snapimpute.linalg import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
-from snapimpute.linalg.backend import COLUMNS, ROWS, Place, to_host
+from snapimpute.linalg.backend import COLUMNS, ROWS, Backend, to_host
 from snapimpute.penalties import kernels
 from snapimpute.problem.losses import Thresholds
-from snapimpute.solvers.proximal.gradient import Proximal
+from snapimpute.solvers.proximal.gradient import ProximalSolver
 from snapimpute.solvers.registry import SOLVERS
 from tests.helpers import ROOT
 
@@ -30,7 +30,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 torch.set_num_threads(1)  # tests run side by side, and its threads wait for each other by turning in circles
 SHAPE = (90, 70)
-PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, Proximal)]
+PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, ProximalSolver)]
 DISCRETE = {
     "l1": si.L1("1:5", xi=0.05),
     "uneven": si.L1([1, 2, 4, 7], xi=0.03, weights=[1.0, 0.5, 2.0, 1.0]),
@@ -44,14 +44,14 @@ DISCRETE = {
 
 
 @pytest.fixture(params=["torch:cpu", *(["torch:cuda"] if torch.cuda.is_available() else [])])
-def backend(request: pytest.FixtureRequest) -> str:
+def backend_name(request: pytest.FixtureRequest) -> str:
     """Every backend that there is here."""
     return str(request.param)
 
 
 @pytest.fixture
-def place(backend: str) -> Place:
-    found = place_named(backend)
+def backend(backend_name: str) -> Backend:
+    found = backend_named(backend_name)
     assert found is not None
     return found
 
@@ -69,9 +69,9 @@ def some(rank: int = 4, dtype: Any = np.float64, scale: float = 1.0) -> LowRank:
 
 
 # ---------------------------------------------------------------- arrays
-def test_arithmetic_is_numpys(place: Place, arithmetic: Any) -> None:
+def test_arithmetic_is_numpys(backend: Backend, arithmetic: Any) -> None:
     a, b = np.arange(12.0).reshape(4, 3) - 5, np.linspace(0.5, 2, 3)
-    A: Any = place.put(a, ROWS)
+    A: Any = backend.put(a, ROWS)
     pairs = [
         *arithmetic(A, a, b),
         (A.T @ A, a.T @ a),
@@ -92,9 +92,9 @@ def test_arithmetic_is_numpys(place: Place, arithmetic: Any) -> None:
     assert (A.shape, A.size, A.ndim, A.nbytes, len(A)) == (a.shape, a.size, a.ndim, a.nbytes, len(a))
 
 
-def test_reductions_are_numpys_own_numbers(place: Place) -> None:
+def test_reductions_are_numpys_own_numbers(backend: Backend) -> None:
     a = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    A: Any = place.put(a, ROWS)
+    A: Any = backend.put(a, ROWS)
     for ours, theirs in [
         (A.sum(), a.sum(dtype=np.float64)),
         (np.sum(A, dtype=np.float64), a.sum(dtype=np.float64)),
@@ -103,28 +103,28 @@ def test_reductions_are_numpys_own_numbers(place: Place) -> None:
         (np.linalg.norm(A, axis=0), np.linalg.norm(a, axis=0)),
         (A[:, 0] @ A[:, 1], a[:, 0] @ a[:, 1]),
     ]:
-        assert not hasattr(ours, "place")
+        assert not hasattr(ours, "backend")
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     assert np.isfinite(A).all()
-    assert not np.isfinite(A / place.full((50, 3), 0, np.float32, ROWS)).all()
+    assert not np.isfinite(A / backend.full((50, 3), 0, np.float32, ROWS)).all()
     assert A.sum(axis=0).dtype == np.float32
 
 
-def test_nothing_comes_back_unasked(place: Place) -> None:
-    A: Any = place.put(np.ones(3), ROWS)
+def test_nothing_comes_back_unasked(backend: Backend) -> None:
+    A: Any = backend.put(np.ones(3), ROWS)
     with pytest.raises(TypeError, match=r"not moved to numpy's memory unasked: use to_host"):
         np.asarray(A)
     with pytest.raises(TypeError, match="no implementation"):
         np.median(A)
     with pytest.raises(TypeError, match="__array_ufunc__"):
         np.arctan(A)
-    assert place.name.split(" on ")[0] == "torch"
+    assert backend.name.split(" on ")[0] == "torch"
     assert "torch on" in repr(A)
 
 
-def test_decompositions(place: Place) -> None:
+def test_decompositions(backend: Backend) -> None:
     a = np.random.default_rng(0).standard_normal((40, 6))
-    A: Any = place.put(a, ROWS)
+    A: Any = backend.put(a, ROWS)
     Q, R = np.linalg.qr(A)
     np.testing.assert_allclose(Q.to_host() @ R, a, atol=1e-12)
     U, s, Vt = np.linalg.svd(A, full_matrices=False)
@@ -135,33 +135,33 @@ def test_decompositions(place: Place) -> None:
 
 # ---------------------------------------------------------------- products
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12), (np.float32, 1e-5)])
-def test_products_are_numpys(place: Place, dtype: Any, rtol: float) -> None:
+def test_products_are_numpys(backend: Backend, dtype: Any, rtol: float) -> None:
     known = data().astype(dtype)
-    there = place.observations(known)
+    there = backend.observations(known)
     rng = np.random.default_rng(1)
     B, C = rng.standard_normal((SHAPE[1], 5)).astype(dtype), rng.standard_normal((SHAPE[0], 5)).astype(dtype)
     here_op, there_op = Sparse(known), sparse(there, there.values)
-    x, y = some(dtype=dtype), some(dtype=dtype).moved(place)
+    x, y = some(dtype=dtype), some(dtype=dtype).moved(backend)
     close = {"rtol": rtol, "atol": 10 * rtol}
     for ours, theirs in [
-        (there_op.matmat(place.put(B, COLUMNS)), here_op.matmat(B)),
-        (there_op.rmatmat(place.put(C, ROWS)), here_op.rmatmat(C)),
-        (y.matmat(place.put(B, COLUMNS)), x.matmat(B)),
-        (y.rmatmat(place.put(C, ROWS)), x.rmatmat(C)),
+        (there_op.matmat(backend.put(B, COLUMNS)), here_op.matmat(B)),
+        (there_op.rmatmat(backend.put(C, ROWS)), here_op.rmatmat(C)),
+        (y.matmat(backend.put(B, COLUMNS)), x.matmat(B)),
+        (y.rmatmat(backend.put(C, ROWS)), x.rmatmat(C)),
         (y.entries(there.rows, there.cols), x.entries(known.rows, known.cols)),
     ]:
         assert ours.dtype == dtype
         np.testing.assert_allclose(to_host(ours), theirs, **close)
     np.testing.assert_allclose(y.entries([[0], [5]], [1, 2]), x.entries([[0], [5]], [1, 2]), **close)
     assert y.norm() == pytest.approx(x.norm(), rel=rtol)
-    assert y.distance(some(2, dtype).moved(place)) == pytest.approx(x.distance(some(2, dtype)), rel=10 * rtol)
+    assert y.distance(some(2, dtype).moved(backend)) == pytest.approx(x.distance(some(2, dtype)), rel=10 * rtol)
     assert y.inner(there_op) == pytest.approx(x.inner(here_op), rel=10 * rtol)
     np.testing.assert_allclose(y.moved(None).to_dense(), x.to_dense(), **close)
 
 
-def test_cells_outside_the_table_are_refused(place: Place) -> None:
+def test_cells_outside_the_table_are_refused(backend: Backend) -> None:
     """A kernel would read the memory of something else."""
-    x = some().moved(place)
+    x = some().moved(backend)
     for row, col, message in (
         (90, 0, r"rows must lie in 0\.\.89, got 90 to 90"),
         (0, -1, r"cols must lie in 0\.\.69, got -1 to -1"),
@@ -171,14 +171,14 @@ def test_cells_outside_the_table_are_refused(place: Place) -> None:
             x.entries([row], [col])
 
 
-def test_the_cells_of_a_table_are_moved_once(place: Place) -> None:
+def test_the_cells_of_a_table_are_moved_once(backend: Backend) -> None:
     known = data()
-    first, second = place.observations(known), place.observations(known.astype(np.float32))
+    first, second = backend.observations(known), backend.observations(known.astype(np.float32))
     assert first.rows is second.rows
     assert first.by_col is second.by_col
     assert second.values.dtype == np.float32
     other = data(0.2)
-    last = place.observations(other)
+    last = backend.observations(other)
     assert last.rows is not first.rows
     order: Any = last.by_col.order
     kept = weakref.ref(order.tensor)
@@ -187,14 +187,14 @@ def test_the_cells_of_a_table_are_moved_once(place: Place) -> None:
     assert kept() is None  # and no memory is held for a table that is gone
 
 
-def test_cells_are_moved_again_if_any_of_them_differ(place: Place) -> None:
+def test_cells_are_moved_again_if_any_of_them_differ(backend: Backend) -> None:
     """Observations that share their rows may have other columns, or another shape."""
     known = data()
-    first = place.observations(known)
+    first = backend.observations(known)
     columns, n = replace(known, cols=known.cols[::-1].copy()), SHAPE[1] + 2
-    np.testing.assert_array_equal(to_host(place.observations(columns).cols), columns.cols)
-    assert place.observations(replace(known, shape=(SHAPE[0], n))).by_col.indptr.shape == (n + 1,)
-    assert place.observations(known).by_col.indptr.shape == first.by_col.indptr.shape
+    np.testing.assert_array_equal(to_host(backend.observations(columns).cols), columns.cols)
+    assert backend.observations(replace(known, shape=(SHAPE[0], n))).by_col.indptr.shape == (n + 1,)
+    assert backend.observations(known).by_col.indptr.shape == first.by_col.indptr.shape
 
 
 # ---------------------------------------------------------------- maps
@@ -204,7 +204,7 @@ HARD = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0, 3.0, 5.0, 1.5, 2.5, 2.0, 1e9
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", ["prox", "value", "envelope", "landing", "remainder"])
 @pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l2"])
-def test_every_map_is_the_compiled_one(place: Place, name: str, kind: str, dtype: Any) -> None:
+def test_every_map_is_the_compiled_one(backend: Backend, name: str, kind: str, dtype: Any) -> None:
     penalty: Any = DISCRETE[name]
     rng = np.random.default_rng(0)
     x = np.concatenate([HARD, rng.uniform(-3, 10, 5000), rng.choice(penalty.prox(np.arange(6.0)), 50)]).astype(dtype)
@@ -212,7 +212,7 @@ def test_every_map_is_the_compiled_one(place: Place, name: str, kind: str, dtype
     run = penalty.compiled_remainder(step) if kind == "remainder" else penalty.compiled(kind, step)
     if run is None:
         pytest.skip("nothing remains of a line")
-    here, there = x.copy(), place.put(x, ROWS)
+    here, there = x.copy(), backend.put(x, ROWS)
     with np.errstate(all="ignore"):
         run(here)
     run(there)
@@ -227,7 +227,7 @@ def test_every_map_is_the_compiled_one(place: Place, name: str, kind: str, dtype
 
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-5)])
-def test_tiles_are_numpys(place: Place, sampled: bool, dtype: Any, rtol: float) -> None:
+def test_tiles_are_numpys(backend: Backend, sampled: bool, dtype: Any, rtol: float) -> None:
     x = some(dtype=dtype)
     rtol = 1e-5 if sampled else rtol  # tiles of a sample are of float32
     penalty = si.L1("1:5", xi=0.1)
@@ -235,51 +235,51 @@ def test_tiles_are_numpys(place: Place, sampled: bool, dtype: Any, rtol: float) 
     sample = Sample(2, 2, (5,)) if sampled else None
     rng = np.random.default_rng(1)
     B, C = rng.standard_normal((SHAPE[1], 3)).astype(dtype), rng.standard_normal((SHAPE[0], 2)).astype(dtype)
-    here, there = mapped(x, rest, sample=sample), mapped(x.moved(place), rest, sample=sample)
-    forward, backward = there.both(place.put(B, COLUMNS), place.put(C, ROWS))
+    here, there = mapped(x, rest, sample=sample), mapped(x.moved(backend), rest, sample=sample)
+    forward, backward = there.both(backend.put(B, COLUMNS), backend.put(C, ROWS))
     for ours, theirs in [
-        (there.matmat(place.put(B, COLUMNS)), here.matmat(B)),
-        (there.rmatmat(place.put(C, ROWS)), here.rmatmat(C)),
+        (there.matmat(backend.put(B, COLUMNS)), here.matmat(B)),
+        (there.rmatmat(backend.put(C, ROWS)), here.rmatmat(C)),
         (forward, here.matmat(B)),
         (backward, here.rmatmat(C)),
     ]:
         np.testing.assert_allclose(to_host(ours), theirs, rtol=rtol, atol=rtol)
     assert there.dtype == dtype
     assert there.shape == SHAPE
-    assert cell_sum(x.moved(place), cost) == pytest.approx(cell_sum(x, cost), rel=rtol)
+    assert cell_sum(x.moved(backend), cost) == pytest.approx(cell_sum(x, cost), rel=rtol)
     assert there.error == here.error == 0
     np.testing.assert_allclose(
-        sampled_sum(x.moved(place), cost, sample), sampled_sum(x, cost, sample), rtol=10 * rtol, atol=1e-9
+        sampled_sum(x.moved(backend), cost, sample), sampled_sum(x, cost, sample), rtol=10 * rtol, atol=1e-9
     )
 
 
-def test_a_map_that_has_no_name_runs_on_arrays_of_a_place(place: Place) -> None:
+def test_a_map_that_has_no_name_runs_on_arrays_of_a_place(backend: Backend) -> None:
     x = some()
 
     def square(cells: Any) -> None:
         cells *= cells
 
-    assert cell_sum(x.moved(place), square) == pytest.approx(x.norm() ** 2, rel=1e-12)
+    assert cell_sum(x.moved(backend), square) == pytest.approx(x.norm() ** 2, rel=1e-12)
 
 
-def test_partial_svd(place: Place) -> None:
+def test_partial_svd(backend: Backend) -> None:
     x = some(6)
     known = data()
     here = partial_svd(x + Sparse(known), 5, tol=1e-9)
-    there_known = place.observations(known)
-    there = partial_svd(x.moved(place) + sparse(there_known, there_known.values), 5, tol=1e-9)
+    there_known = backend.observations(known)
+    there = partial_svd(x.moved(backend) + sparse(there_known, there_known.values), 5, tol=1e-9)
     np.testing.assert_allclose(there.x.s, here.x.s, rtol=1e-10)
     np.testing.assert_allclose(there.x.moved(None).to_dense(), here.x.to_dense(), atol=1e-7)
     assert there.passes == here.passes
 
 
 # ---------------------------------------------------------------- solvers
-def compare(problem: si.Problem, solver: Any, backend: str, rel: float, **options: Any) -> si.solvers.Result:
-    place: Any = place_named(backend)
+def compare(problem: si.Problem, solver: Any, backend_name: str, rel: float, **options: Any) -> si.solvers.Result:
+    backend: Any = backend_named(backend_name)
     here = si.solve(problem, solver, tol=0, **options)
-    place.mixed = False  # low precision, where a step allows it, is tested elsewhere
-    there = si.solve(problem, solver, tol=0, backend=backend, **options)
-    place.mixed = True
+    backend.mixed = False  # low precision, where a step allows it, is tested elsewhere
+    there = si.solve(problem, solver, tol=0, backend=backend_name, **options)
+    backend.mixed = True
     assert there.n_iter == here.n_iter
     np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=rel)
     np.testing.assert_allclose(there.history["rank"], here.history["rank"])
@@ -287,33 +287,39 @@ def compare(problem: si.Problem, solver: Any, backend: str, rel: float, **option
     assert isinstance(there.x.V, np.ndarray)
     assert there.x.dtype == here.x.dtype
     assert there.x.distance(here.x) <= 100 * rel * here.x.norm()
-    assert there.settings["backend"] == place_named(backend).name  # type: ignore[union-attr]
+    assert there.settings["backend"] == backend_named(backend_name).name  # type: ignore[union-attr]
     return there
 
 
 @pytest.mark.parametrize("solver", PROXIMAL)
-def test_every_proximal_solver_computes_the_same(backend: str, solver: str) -> None:
+def test_every_proximal_solver_computes_the_same(backend_name: str, solver: str) -> None:
     problem = si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"])
-    compare(problem, solver, backend, 1e-10, max_iter=12)
+    compare(problem, solver, backend_name, 1e-10, max_iter=12)
 
 
 @pytest.mark.parametrize("solver", [name for name in PROXIMAL if SOLVERS[name].single])
-def test_in_single_precision(backend: str, solver: str) -> None:
+def test_in_single_precision(backend_name: str, solver: str) -> None:
     problem = si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"])
-    compare(problem, solver, backend, 1e-5, max_iter=8, dtype="float32")
+    compare(problem, solver, backend_name, 1e-5, max_iter=8, dtype="float32")
 
 
-def test_all_digits_of_float32_whatever_torch_was_asked_for(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_digits_of_float32_whatever_torch_was_asked_for(
+    backend_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Programs ask torch for fast products of few digits; the objective and the certificate have all digits still."""
-    place: Any = place_named(backend)
+    backend: Any = backend_named(backend_name)
     seen = []
-    product = place.times
-    monkeypatch.setattr(place, "times", lambda *given: (seen.append(_digits()), product(*given))[1])
+    product = backend.times
+    monkeypatch.setattr(backend, "times", lambda *given: (seen.append(_digits()), product(*given))[1])
     torch.set_float32_matmul_precision("medium")
     before = _digits()
     try:
         si.solve(
-            si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"]), "apg", max_iter=2, dtype="float32", backend=backend
+            si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"]),
+            "apg",
+            max_iter=2,
+            dtype="float32",
+            backend=backend_name,
         )
         assert _digits() == before
     finally:
@@ -325,11 +331,11 @@ def _digits() -> tuple[str, bool]:
     return torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
 
 
-def test_the_same_bits_at_every_run(backend: str) -> None:
+def test_the_same_bits_at_every_run(backend_name: str) -> None:
     """With lanes that are longer than what one program adds up."""
     known = si.datasets.low_rank_alphabet((1500, 40), rank=3, alphabet="1:5", observed=0.6).observations
     problem = si.Problem(known, si.Nuclear(5.0), DISCRETE["l1"])
-    options: dict[str, Any] = {"max_iter": 6, "tol": 0, "dtype": "float32", "backend": backend}
+    options: dict[str, Any] = {"max_iter": 6, "tol": 0, "dtype": "float32", "backend": backend_name}
     first, *others = (si.solve(problem, "ais-impute", **options) for _ in range(4))
     for other in others:
         np.testing.assert_array_equal(first.x.U, other.x.U)
@@ -338,52 +344,52 @@ def test_the_same_bits_at_every_run(backend: str) -> None:
 
 @pytest.mark.parametrize("discrete", [*DISCRETE, "none", "columns"])
 @pytest.mark.parametrize("spectral", [si.Nuclear(2.0), si.LogSum(40.0, 20.0)], ids=["nuclear", "lsp"])
-def test_every_penalty(backend: str, discrete: str, spectral: Any) -> None:
+def test_every_penalty(backend_name: str, discrete: str, spectral: Any) -> None:
     half = SHAPE[1] // 2
     by_column = si.ByColumn([DISCRETE["l1"], DISCRETE["l0"], None], [0] * half + [1] * (half - 5) + [2] * 5)
     penalty = {"none": None, "columns": by_column}.get(discrete, DISCRETE.get(discrete))
     problem = si.Problem(data(), spectral, penalty)
-    compare(problem, "niapg", backend, 1e-10, max_iter=10)
-    compare(problem, "niapg", backend, 1e-5, max_iter=5, dtype="float32")
+    compare(problem, "niapg", backend_name, 1e-10, max_iter=10)
+    compare(problem, "niapg", backend_name, 1e-5, max_iter=5, dtype="float32")
 
 
-def test_offsets_warm_start_and_limits(backend: str) -> None:
+def test_offsets_warm_start_and_limits(backend_name: str) -> None:
     known = data()
     offsets = LowRank.constant(SHAPE, 3.0)
     problem = si.Problem(known, si.Nuclear(2.0), DISCRETE["l1"], offsets)
-    compare(problem, "apg", backend, 1e-10, max_iter=10, x0=some(2, scale=0.1), max_rank=4)
+    compare(problem, "apg", backend_name, 1e-10, max_iter=10, x0=some(2, scale=0.1), max_rank=4)
 
 
 @pytest.mark.parametrize("shape", [(1, 6), (6, 1), (1, 1)])
 @pytest.mark.parametrize("discrete", ["l1", None])
-def test_one_row_or_column(backend: str, shape: tuple[int, int], discrete: str | None) -> None:
+def test_one_row_or_column(backend_name: str, shape: tuple[int, int], discrete: str | None) -> None:
     """Their arrays may run backwards in memory, which torch does not take."""
     table = np.resize([1.0, 5.0, 4.0, 1.0, 2.0, np.nan], shape)
     problem = si.Problem(si.Observations.from_dense(table), si.Nuclear(0.1), DISCRETE.get(discrete or ""))
-    compare(problem, "apg", backend, 1e-10, max_iter=4)
+    compare(problem, "apg", backend_name, 1e-10, max_iter=4)
 
 
-def test_offsets_of_another_precision(backend: str) -> None:
+def test_offsets_of_another_precision(backend_name: str) -> None:
     """Such as the X of a fit in float32."""
     for wide, dtype in ((np.float32, "float64"), (np.float64, "float32")):
         problem = si.Problem(data(), si.Nuclear(2.0), DISCRETE["l1"], LowRank.constant(SHAPE, 3.1, wide))
-        compare(problem, "niapg", backend, 1e-10 if dtype == "float64" else 1e-5, max_iter=4, dtype=dtype)
+        compare(problem, "niapg", backend_name, 1e-10 if dtype == "float64" else 1e-5, max_iter=4, dtype=dtype)
 
 
-def test_a_sampled_term(backend: str) -> None:
+def test_a_sampled_term(backend_name: str) -> None:
     known = si.datasets.low_rank_alphabet((600, 500), rank=3, alphabet="1:5", observed=0.05).observations
     problem = si.Problem(known, si.Nuclear(8.0), si.L1("1:5", xi=0.02))
-    result = compare(problem, "apg", backend, 1e-5, max_iter=12, alphabet_term="sampled", max_rank=6)
+    result = compare(problem, "apg", backend_name, 1e-5, max_iter=12, alphabet_term="sampled", max_rank=6)
     assert result.history["share"].min() < 1
 
 
-def test_the_status_says_where(backend: str) -> None:
+def test_the_status_says_where(backend_name: str) -> None:
     problem = si.Problem(data(), si.Nuclear(2.0))
-    result = si.solve(problem, "apg", max_iter=3, backend=backend)
-    assert result.status.message.endswith(f"Computed with {place_named(backend).name}.")  # type: ignore[union-attr]
+    result = si.solve(problem, "apg", max_iter=3, backend=backend_name)
+    assert result.status.message.endswith(f"Computed with {backend_named(backend_name).name}.")  # type: ignore[union-attr]
 
 
-def test_a_callback_gets_numbers_of_numpy(backend: str) -> None:
+def test_a_callback_gets_numbers_of_numpy(backend_name: str) -> None:
     known = data()
     seen = []
 
@@ -394,17 +400,17 @@ def test_a_callback_gets_numbers_of_numpy(backend: str) -> None:
 
     problem = si.Problem(known, si.Nuclear(2.0))
     here = si.solve(problem, "apg", max_iter=5, callback=score, tol=0)
-    there = si.solve(problem, "apg", max_iter=5, callback=score, tol=0, backend=backend)
+    there = si.solve(problem, "apg", max_iter=5, callback=score, tol=0, backend=backend_name)
     assert all(isinstance(one, np.ndarray) for one in seen)
     np.testing.assert_allclose(there.history["nmse"], here.history["nmse"], rtol=1e-9)
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_a_checkpoint_goes_on_to_the_same_bits(backend: str, sampled: bool, tmp_path: Any) -> None:
+def test_a_checkpoint_goes_on_to_the_same_bits(backend_name: str, sampled: bool, tmp_path: Any) -> None:
     known = si.datasets.low_rank_alphabet((300, 250), rank=3, alphabet="1:5", observed=0.1).observations
     problem = si.Problem(known, si.Nuclear(4.0), si.L1("1:5", xi=0.02))
     term: Any = "sampled" if sampled else "tiled"
-    options: dict[str, Any] = {"tol": 0, "backend": backend, "alphabet_term": term}
+    options: dict[str, Any] = {"tol": 0, "backend": backend_name, "alphabet_term": term}
     whole = si.solve(problem, "apg", max_iter=12, **options)
     path = si.solvers.Checkpoint(tmp_path / "run.safetensors", every_seconds=0)
     si.solve(problem, "apg", max_iter=5, checkpoint=path, **options)
@@ -415,12 +421,12 @@ def test_a_checkpoint_goes_on_to_the_same_bits(backend: str, sampled: bool, tmp_
         si.solve(problem, "apg", max_iter=12, checkpoint=path, tol=0, alphabet_term=term)
 
 
-def test_an_iterate_kept_by_a_callback_is_a_start(backend: str, tmp_path: Any) -> None:
+def test_an_iterate_kept_by_a_callback_is_a_start(backend_name: str, tmp_path: Any) -> None:
     """Here as there, with a checkpoint too; only a file takes numpy's arrays alone."""
     kept: list[LowRank] = []
     problem = si.Problem(data(), si.Nuclear(2.0))
-    si.solve(problem, "apg", max_iter=3, tol=0, callback=lambda info: kept.append(info.x), backend=backend)
-    options: dict[str, Any] = {"max_iter": 2, "tol": 0, "backend": backend, "checkpoint": tmp_path / "run"}
+    si.solve(problem, "apg", max_iter=3, tol=0, callback=lambda info: kept.append(info.x), backend=backend_name)
+    options: dict[str, Any] = {"max_iter": 2, "tol": 0, "backend": backend_name, "checkpoint": tmp_path / "run"}
     first = si.solve(problem, "apg", x0=kept[-1], **options)
     again = si.solve(problem, "apg", x0=kept[-1].moved(None), **options)  # the same start: the run is done
     np.testing.assert_array_equal(first.x.U, again.x.U)
@@ -429,25 +435,25 @@ def test_an_iterate_kept_by_a_callback_is_a_start(backend: str, tmp_path: Any) -
     assert copy.deepcopy(kept[-1]).distance(kept[-1]) == pytest.approx(0, abs=1e-9)
 
 
-def test_an_interruption_returns_numpys_arrays(backend: str) -> None:
+def test_an_interruption_returns_numpys_arrays(backend_name: str) -> None:
     def stop(info: Any) -> None:
         if info.iteration == 3:
             raise KeyboardInterrupt
 
-    result = si.solve(si.Problem(data(), si.Nuclear(2.0)), "apg", callback=stop, backend=backend)
+    result = si.solve(si.Problem(data(), si.Nuclear(2.0)), "apg", callback=stop, backend=backend_name)
     assert result.status.code == "interrupted"
     assert isinstance(result.x.U, np.ndarray)
 
 
-def test_an_estimator(backend: str) -> None:
+def test_an_estimator(backend_name: str) -> None:
     table = np.full(SHAPE, np.nan)
     known = data()
     table[known.rows, known.cols] = known.values
     options: dict[str, Any] = {"alphabet": "1:5", "lam": 2.0, "xi": 0.02, "tol": 1e-2}
     here = si.SnapImputer(**options).fit_transform(table)
-    there = si.SnapImputer(**options, backend=backend).fit_transform(table)
+    there = si.SnapImputer(**options, backend=backend_name).fit_transform(table)
     np.testing.assert_array_equal(there, here)
-    tuned = si.SnapImputer(alphabet="1:5", backend=backend, tol=1e-2).fit(table)
+    tuned = si.SnapImputer(alphabet="1:5", backend=backend_name, tol=1e-2).fit(table)
     assert tuned.lam_ > 0
 
 
@@ -480,11 +486,11 @@ def test_no_gpu_is_an_error_and_not_a_slower_answer() -> None:
 
 def test_without_torch_the_message_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "snapimpute.backends.torch.place", raising=False)
+    monkeypatch.delitem(sys.modules, "snapimpute.backends.torch.backend", raising=False)
     monkeypatch.delitem(sys.modules, "snapimpute.backends.torch._arrays", raising=False)
     monkeypatch.delitem(sys.modules, "snapimpute.backends.torch._maps", raising=False)
     with pytest.raises(ImportError, match=r'needs torch, which is not installed: pip install "snapimpute\[gpu\]"'):
-        place_named("torch")
+        backend_named("torch")
 
 
 @pytest.fixture
@@ -501,37 +507,37 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("lost", ["triton", "triton.tools.tensor_descriptor"])
 def test_a_gpu_without_triton_is_an_error(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """None at all, or one from before descriptors of tensors."""
-    from snapimpute.backends.torch.place import torch_place
+    from snapimpute.backends.torch.backend import torch_backend
 
     for name in [name for name in sys.modules if name.startswith("triton.tools")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, lost, None)
     for device in ("cuda", None):
         with pytest.raises(ImportError, match=r'needs triton 3.4 or later.*: pip install "triton>=3.4"'):
-            torch_place.__wrapped__(device)
+            torch_backend.__wrapped__(device)
 
 
 @pytest.mark.usefixtures("pretended_gpu")
 def test_an_old_gpu_is_told_of_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a table is read, and by `doctor`."""
-    from snapimpute.backends.torch import place as torch_place
+    from snapimpute.backends.torch import backend as torch_backend
 
-    monkeypatch.setattr(torch_place, "_check_triton", lambda device: None)
+    monkeypatch.setattr(torch_backend, "_check_triton", lambda device: None)
     for device in ("cuda", None):
         with pytest.raises(RuntimeError, match=r"old card\) is not supported: .* capability 8.0 or later"):
-            torch_place.torch_place.__wrapped__(device)
+            torch_backend.torch_backend.__wrapped__(device)
 
 
 @pytest.mark.parametrize("where", ["sparse", "observations"])
 def test_memory_that_does_not_suffice_is_an_error_in_words(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the way, and as the data are moved."""
-    from snapimpute.backends.torch.place import TorchPlace
+    from snapimpute.backends.torch.backend import TorchBackend
 
     def full(*given: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
-    monkeypatch.setattr(TorchPlace, where, full)
-    monkeypatch.setattr(TorchPlace, "free_memory", lambda place: 3 << 30)
+    monkeypatch.setattr(TorchBackend, where, full)
+    monkeypatch.setattr(TorchBackend, "free_memory", lambda backend: 3 << 30)
     problem = si.Problem(si.datasets.low_rank_alphabet((20, 15), 2).observations, si.Nuclear(2.0))
     with pytest.raises(
         MemoryError, match=r"has too little memory, of which 3.0 GiB are free\. What helps: a smaller max_"
@@ -541,25 +547,25 @@ def test_memory_that_does_not_suffice_is_an_error_in_words(where: str, monkeypat
 
 @pytest.mark.usefixtures("pretended_gpu")
 def test_a_gpu_that_kernels_are_not_for_is_an_error() -> None:
-    from snapimpute.backends.torch.place import TorchPlace
+    from snapimpute.backends.torch.backend import TorchBackend
 
-    place = TorchPlace(torch.device("cuda", 0))
+    backend = TorchBackend(torch.device("cuda", 0))
     for name in ("fused", "gathers"):
         with pytest.raises(
             RuntimeError, match=r"old card\) is not supported: .* capability 8.0 or later; use backend="
         ):
-            getattr(place, name)
+            getattr(backend, name)
 
 
-def test_a_solver_that_needs_numpy_is_refused(backend: str) -> None:
+def test_a_solver_that_needs_numpy_is_refused(backend_name: str) -> None:
     with pytest.raises(ValueError, match=r"ALS computes with numpy only: use backend=.cpu., or a solver .*\(.*apg"):
-        si.solve(si.Problem(data(), si.Nuclear(2.0)), "als", backend=backend)
+        si.solve(si.Problem(data(), si.Nuclear(2.0)), "als", backend=backend_name)
 
 
-def test_another_fit_than_least_squares_is_refused(backend: str) -> None:
+def test_another_fit_than_least_squares_is_refused(backend_name: str) -> None:
     problem = si.Problem(data(), si.Nuclear(2.0), loss=Thresholds(np.array([1.5, 2.5, 3.5, 4.5])))
     with pytest.raises(ValueError, match=r"knows the least-squares fit only, not Thresholds.*use .cpu."):
-        si.solve(problem, "apg", backend=backend)
+        si.solve(problem, "apg", backend=backend_name)
 
 
 def test_kernels_have_their_torch_twins() -> None:

@@ -16,10 +16,10 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 from distributed.comm import CommClosedError  # noqa: E402
 
-from snapimpute.backends import place_named  # noqa: E402
+from snapimpute.backends import backend_named  # noqa: E402
 from snapimpute.backends.dask import _reading as reading  # noqa: E402
 from snapimpute.backends.dask import _tasks as tasks  # noqa: E402
-from snapimpute.backends.dask import place as dask_place  # noqa: E402
+from snapimpute.backends.dask import backend as dask_backend  # noqa: E402
 from snapimpute.backends.dask._spread import hashed  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
@@ -164,9 +164,9 @@ def test_lost_blocks_are_read_again_all_at_once(client: Any, tmp_path: Any, monk
 
 def test_what_was_sent_is_sent_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of this side that are lost with a worker, or could not be sent as it died."""
-    place: Any = place_named("dask")
-    place.observations(observations((60, 40), 0.4))
-    A = place.put(np.ones((60, 2)), ROWS)
+    backend: Any = backend_named("dask")
+    backend.observations(observations((60, 40), 0.4))
+    A = backend.put(np.ones((60, 2)), ROWS)
     client.cancel(A.written.held, force=True)
     assert A.sum() == 120
     scatter, failed = client.scatter, []
@@ -180,24 +180,24 @@ def test_what_was_sent_is_sent_again(client: Any, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(client, "scatter", first_fails)
     large = np.arange(40_000.0).reshape(20_000, 2)
-    assert place.total(np.vdot, place.shared(large), large[:, :]) == pytest.approx(
-        place.count * np.vdot(large, large)
+    assert backend.total(np.vdot, backend.shared(large), large[:, :]) == pytest.approx(
+        backend.count * np.vdot(large, large)
     )
     assert failed
 
 
 def test_a_lost_copy_is_replaced_before_the_other_is_lost(client: Any) -> None:
     """Also if nothing was asked of it, and if it belongs to another table of the same cluster."""
-    place: Any = place_named("dask")
-    place.observations(observations((60, 40), 0.4))
-    B = (place.put(np.ones((60, 2)), ROWS) * 2).copy()
-    place.guarded(B.sum)
+    backend: Any = backend_named("dask")
+    backend.observations(observations((60, 40), 0.4))
+    B = (backend.put(np.ones((60, 2)), ROWS) * 2).copy()
+    backend.guarded(B.sum)
     client.cancel(B.written.spare, force=True)
-    place._seen = {*place._seen, "tcp://127.0.0.1:9"}  # of which the copies were
-    place.guarded(B.sum)
+    backend._seen = {*backend._seen, "tcp://127.0.0.1:9"}  # of which the copies were
+    backend.guarded(B.sum)
     client.cancel(B.written.held, force=True)
-    other: Any = dask_place.DaskPlace(client)
-    other.cut = place.cut
+    other: Any = dask_backend.DaskBackend(client)
+    other.cut = backend.cut
     assert other.total(np.sum, B) == 240
     client.cancel(B.written.held, force=True)  # the last there was
     with pytest.raises(ConnectionError, match="something that was nowhere else"):
@@ -221,9 +221,9 @@ def test_workers_must_have_the_same_version(client: Any, monkeypatch: pytest.Mon
     def none() -> None:
         raise ModuleNotFoundError("No module named 'snapimpute'", name="snapimpute")
 
-    monkeypatch.setattr(dask_place, "_version", lambda: "0.0.9")
+    monkeypatch.setattr(dask_backend, "_version", lambda: "0.0.9")
     with pytest.raises(ImportError, match=r"workers have snapimpute 0\.0\.9, and this is"):
         si.cluster(client)
-    monkeypatch.setattr(dask_place, "_version", none)
+    monkeypatch.setattr(dask_backend, "_version", none)
     with pytest.raises(ImportError, match="do not have snapimpute: install snapimpute"):
-        place_named("dask")
+        backend_named("dask")

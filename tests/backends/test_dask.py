@@ -18,25 +18,25 @@ import pytest
 from safetensors import safe_open
 
 import snapimpute as si
-from snapimpute.estimator.plan import settle
-from snapimpute.estimator.recipe import offsets
+from snapimpute.estimator.spec import offsets
+from snapimpute.estimator.tuned import tune
 from snapimpute.linalg import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
 from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS
-from snapimpute.solvers.proximal.gradient import Proximal
+from snapimpute.solvers.proximal.gradient import ProximalSolver
 from snapimpute.solvers.registry import SOLVERS
 from tests.helpers import ROOT
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
 distributed = pytest.importorskip("distributed", reason="dask's scheduler is not installed")
-from snapimpute.backends import place_named  # noqa: E402
+from snapimpute.backends import backend_named  # noqa: E402
 from snapimpute.backends.dask import _tasks as tasks  # noqa: E402
-from snapimpute.backends.dask import place as dask_place  # noqa: E402
+from snapimpute.backends.dask import backend as dask_backend  # noqa: E402
 from snapimpute.solvers import cluster_forecast as scaling  # noqa: E402
 from snapimpute.solvers.cluster_forecast import bytes_sent, cluster_forecast  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 
-PROXIMAL = [name for name, solver in SOLVERS.items() if issubclass(solver, Proximal)]
+PROXIMAL = [name for name, solver in SOLVERS.items() if issubclass(solver, ProximalSolver)]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def client() -> Iterator[Any]:
 
 
 @pytest.fixture
-def place(client: Any) -> Any:
-    return place_named("dask")
+def backend(client: Any) -> Any:
+    return backend_named("dask")
 
 
 def data(shape: tuple[int, int] = (60, 40), observed: float = 0.4) -> si.Observations:
@@ -62,13 +62,13 @@ def low_rank(shape: tuple[int, int], rank: int = 4, dtype: Any = np.float64) -> 
 
 
 # ---------------------------------------------------------------- arrays
-def test_arithmetic_is_numpys(place: Any, arithmetic: Any) -> None:
-    place.observations(data((11, 5)))
+def test_arithmetic_is_numpys(backend: Any, arithmetic: Any) -> None:
+    backend.observations(data((11, 5)))
     a, b = np.arange(33.0).reshape(11, 3) - 5, np.linspace(0.5, 2, 3)
-    A = place.put(a, ROWS)
+    A = backend.put(a, ROWS)
     pairs = [
         *arithmetic(A, a, b),
-        (place.full((11, 2), 3.0, np.float32, ROWS), np.full((11, 2), 3.0, np.float32)),
+        (backend.full((11, 2), 3.0, np.float32, ROWS), np.full((11, 2), 3.0, np.float32)),
     ]
     for ours, theirs in pairs:
         assert ours.dtype == theirs.dtype
@@ -82,10 +82,10 @@ def test_arithmetic_is_numpys(place: Any, arithmetic: Any) -> None:
     assert (A.size, A.ndim, A.nbytes, len(A)) == (a.size, a.ndim, a.nbytes, len(a))
 
 
-def test_reductions_are_numpys_own_numbers(place: Any) -> None:
-    place.observations(data((50, 7)))
+def test_reductions_are_numpys_own_numbers(backend: Any) -> None:
+    backend.observations(data((50, 7)))
     a = np.random.default_rng(0).standard_normal((50, 3))
-    A = place.put(a, ROWS)
+    A = backend.put(a, ROWS)
     for ours, theirs in [
         (A.sum(), a.sum()),
         (np.sum(A, dtype=np.float64), a.sum()),
@@ -97,15 +97,15 @@ def test_reductions_are_numpys_own_numbers(place: Any) -> None:
         (A.T @ A, a.T @ a),
         (A[:, 0] @ A[:, 1], a[:, 0] @ a[:, 1]),
     ]:
-        assert not hasattr(ours, "place")
+        assert not hasattr(ours, "backend")
         np.testing.assert_allclose(ours, theirs, rtol=1e-13)
     assert np.isfinite(A).all()
-    assert not np.isfinite(A / place.full((50, 3), 0, np.float64, ROWS)).all()
+    assert not np.isfinite(A / backend.full((50, 3), 0, np.float64, ROWS)).all()
 
 
-def test_nothing_comes_back_unasked(place: Any) -> None:
-    place.observations(data((11, 5)))
-    A = place.put(np.ones((11, 2)), ROWS)
+def test_nothing_comes_back_unasked(backend: Any) -> None:
+    backend.observations(data((11, 5)))
+    A = backend.put(np.ones((11, 2)), ROWS)
     with pytest.raises(TypeError, match=r"not moved to numpy's memory unasked: use to_host"):
         np.asarray(A)
     with pytest.raises(TypeError, match="no implementation"):
@@ -116,11 +116,11 @@ def test_nothing_comes_back_unasked(place: Any) -> None:
 
 
 @pytest.mark.parametrize("rows", [40, 9])
-def test_decompositions(place: Any, rows: int) -> None:
+def test_decompositions(backend: Any, rows: int) -> None:
     """Also where blocks have fewer rows than columns."""
-    place.observations(data((rows, 7)))
+    backend.observations(data((rows, 7)))
     a = np.random.default_rng(0).standard_normal((rows, 6))
-    A = place.put(a, ROWS)
+    A = backend.put(a, ROWS)
     Q, R = np.linalg.qr(A)
     np.testing.assert_allclose(Q.to_host() @ R, a, atol=1e-12)
     np.testing.assert_allclose(Q.to_host().T @ Q.to_host(), np.eye(6), atol=1e-12)
@@ -129,14 +129,14 @@ def test_decompositions(place: Any, rows: int) -> None:
 
 
 # ---------------------------------------------------------------- operators
-def test_products_are_numpys(place: Any) -> None:
+def test_products_are_numpys(backend: Any) -> None:
     known = data()
-    there = place.observations(known)
+    there = backend.observations(known)
     x, rng = low_rank(known.shape), np.random.default_rng(1)
-    y = x.moved(place)
+    y = x.moved(backend)
     B, C = rng.standard_normal((40, 3)), rng.standard_normal((60, 3))
     here_op, there_op = Sparse(known), sparse(there, there.values)
-    on_blocks = place.put(C, ROWS)
+    on_blocks = backend.put(C, ROWS)
     for ours, theirs in [
         (there_op.matmat(B).to_host(), here_op.matmat(B)),
         (there_op.rmatmat(on_blocks), here_op.rmatmat(C)),
@@ -150,18 +150,18 @@ def test_products_are_numpys(place: Any) -> None:
 
 
 @pytest.mark.parametrize("fraction", [1, 2, 12])
-def test_maps_and_samples_are_those_of_one_machine(place: Any, fraction: int) -> None:
+def test_maps_and_samples_are_those_of_one_machine(backend: Any, fraction: int) -> None:
     """The same cells are drawn, whatever blocks they are in."""
     shape = (1300, 300)
-    place.observations(data(shape, observed=0.02))
+    backend.observations(data(shape, observed=0.02))
     x, penalty = low_rank(shape), si.L1("1:5", xi=0.1)
     rest = penalty.compiled_remainder(1.0)
     assert rest is not None
     sample = Sample.of(shape, fraction, (1, 2)) if fraction > 1 else None
-    here, there = mapped(x, rest, sample=sample), mapped(x.moved(place), rest, sample=sample)
+    here, there = mapped(x, rest, sample=sample), mapped(x.moved(backend), rest, sample=sample)
     rng = np.random.default_rng(1)
     B, C = rng.standard_normal((shape[1], 3)), rng.standard_normal((shape[0], 2))
-    on_blocks = place.put(C, ROWS)
+    on_blocks = backend.put(C, ROWS)
     forward, backward = there.both(B, on_blocks)
     pairs = [
         (there.matmat(B).to_host(), here.matmat(B)),
@@ -172,17 +172,17 @@ def test_maps_and_samples_are_those_of_one_machine(place: Any, fraction: int) ->
     for ours, theirs in pairs:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4 if sample else 1e-10, atol=1e-4 if sample else 1e-10)
     cost = penalty.compiled_envelope(1.0)
-    np.testing.assert_allclose(sampled_sum(x.moved(place), cost, sample), sampled_sum(x, cost, sample), rtol=1e-9)
-    assert cell_sum(x.moved(place), cost) == pytest.approx(cell_sum(x, cost), rel=1e-12)
+    np.testing.assert_allclose(sampled_sum(x.moved(backend), cost, sample), sampled_sum(x, cost, sample), rtol=1e-9)
+    assert cell_sum(x.moved(backend), cost) == pytest.approx(cell_sum(x, cost), rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(60, 40), (30, 45)])
-def test_partial_svd(place: Any, shape: tuple[int, int]) -> None:
+def test_partial_svd(backend: Any, shape: tuple[int, int]) -> None:
     known = data(shape)
-    there = place.observations(known)
+    there = backend.observations(known)
     x = low_rank(shape)
     here = partial_svd(x + Sparse(known), 5, tol=1e-9)
-    found = partial_svd(x.moved(place) + sparse(there, there.values), 5, tol=1e-9)
+    found = partial_svd(x.moved(backend) + sparse(there, there.values), 5, tol=1e-9)
     np.testing.assert_allclose(found.x.s, here.x.s, rtol=1e-9)
 
 
@@ -242,7 +242,7 @@ def test_blocks_have_about_as_many_observations() -> None:
     rng = np.random.default_rng(0)
     cells = np.unique(np.stack([(1000 * rng.random(20_000) ** 4).astype(int), rng.integers(0, 200, 20_000)]), axis=1)
     known = si.Observations.from_coo(*cells, np.ones(cells.shape[1]), (1000, 200))
-    cut = dask_place.balanced(known, 7)
+    cut = dask_backend.balanced(known, 7)
     assert len(cut) == 7
     assert sum(cut.rows) == 1000
     assert sum(cut.observed) == len(known)
@@ -276,14 +276,14 @@ def test_files_are_read_by_the_workers(client: Any, tmp_path: Any, parts: int, b
     found = si.solve(si.Problem(there, si.Nuclear(2.0), discrete), "apg", max_iter=4, tol=0)
     np.testing.assert_allclose(found.history["objective"], here.history["objective"], rtol=1e-9)
     np.testing.assert_allclose(found.x.s, here.x.s, rtol=1e-9)
-    assert found.x.place is there.place
+    assert found.x.backend is there.backend
 
 
 def test_strengths_are_chosen_on_held_out_entries(client: Any, tmp_path: Any) -> None:
     """What is held out does not depend on the blocks, nor does the choice."""
     known = data((80, 50), observed=0.5)
     written(tmp_path, known, 2)
-    recipe = si.tuning.Recipe(si.Alphabet.of("1:5"), center="biases", weights="frequency")
+    spec = si.tuning.ModelSpec(si.Alphabet.of("1:5"), center="biases", weights="frequency")
     found = []
     for blocks in (1, 3):
         there = si.cluster(client).read_parquet(tmp_path, blocks=blocks, **NAMES)
@@ -291,7 +291,7 @@ def test_strengths_are_chosen_on_held_out_entries(client: Any, tmp_path: Any) ->
         assert len(kept) + len(held) == len(known)
         assert len(held) == pytest.approx(0.2 * len(known), rel=0.1)
         options: dict[str, Any] = {"xi": [0.0, 0.05], "max_iter": 3, "solver": "apg", "metric": "rmse"}
-        choice = si.tuning.choose(there, recipe, lam=[8.0, 4.0], early=False, **options)
+        choice = si.tuning.choose(there, spec, lam=[8.0, 4.0], early=False, **options)
         found.append([(one.lam, one.xi, one.score) for one in choice.tried])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
     assert len(found[0]) == 4
@@ -369,9 +369,9 @@ def test_a_cluster_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Any:
         raise ValueError("No clients found")
 
-    monkeypatch.setattr(dask_place, "get_client", none)
+    monkeypatch.setattr(dask_backend, "get_client", none)
     with pytest.raises(RuntimeError, match=r'backend="dask" needs a cluster: connect to one first'):
-        place_named("dask")
+        backend_named("dask")
 
 
 def test_workers_may_die() -> None:
@@ -589,11 +589,11 @@ def test_the_planner_knows_what_workers_hold() -> None:
     assert dask.config.get("distributed.worker.connections.incoming") == scaling.FETCHERS
 
 
-def test_put_knows_the_sides(place: Any) -> None:
-    there = place.observations(data())
+def test_put_knows_the_sides(backend: Any) -> None:
+    there = backend.observations(data())
     column_side, observed = np.ones((40, 2)), np.arange(float(len(there)))
-    assert place.put(column_side, COLUMNS) is column_side
-    np.testing.assert_array_equal(place.put(observed, OBSERVED).to_host(), observed)
+    assert backend.put(column_side, COLUMNS) is column_side
+    np.testing.assert_array_equal(backend.put(observed, OBSERVED).to_host(), observed)
 
 
 # ---------------------------------------------------------------- the command
@@ -627,9 +627,9 @@ def test_the_command_fits_on_a_cluster(client: Any, tmp_path: Any) -> None:
     rows = pd.concat(map(pd.read_parquet, sorted((tmp_path / "out" / "rows").iterdir()))).set_index("row")
     columns = pd.read_parquet(tmp_path / "out" / "columns.parquet").set_index("column")
     estimate = (rows.to_numpy() @ columns.to_numpy().T)[np.argsort([int(label[1:]) for label in rows.index])]
-    recipe = si.tuning.Recipe(si.Alphabet.of("1:5"), center="biases")
-    plan = settle(known, recipe.alphabet, lam=4.0, xi=0.02, center="biases")
-    here = si.solve(plan.recipe.problem(known, 4.0, 0.02), "apg", max_iter=3, tol=1e-4)
+    spec = si.tuning.ModelSpec(si.Alphabet.of("1:5"), center="biases")
+    plan = tune(known, spec.alphabet, lam=4.0, xi=0.02, center="biases")
+    here = si.solve(plan.spec.problem(known, 4.0, 0.02), "apg", max_iter=3, tol=1e-4)
     assert np.abs(estimate - here.estimate.to_dense()).max() < 0.3  # what is held out to choose the damping differs
     assert len(pd.concat(map(pd.read_parquet, (tmp_path / "out" / "top").iterdir()))) == 2 * known.shape[0]
 
@@ -645,7 +645,7 @@ def test_the_command_says_what_is_wrong(client: Any, tmp_path: Any, monkeypatch:
     address = client.scheduler.address
     no_alphabet = run("fit", tmp_path, "--cluster", address, "--model", tmp_path / "out")
     assert "give one alphabet for all columns, such as --alphabet 1:5" in str(no_alphabet.exception)
-    monkeypatch.setattr(dask_place, "_version", lambda: "0.0.9")
+    monkeypatch.setattr(dask_backend, "_version", lambda: "0.0.9")
     old = run("fit", tmp_path, "--cluster", address, "-a", "1:5", "--model", tmp_path / "out")
     assert "workers have snapimpute 0.0.9, and this is" in str(old.exception)
     several = run("fit", "a.csv", "b.csv", "--model", tmp_path / "out")

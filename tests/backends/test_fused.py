@@ -12,7 +12,7 @@ import pytest
 
 import snapimpute as si
 from snapimpute.linalg import LowRank, MappedLowRank, cell_sum
-from snapimpute.linalg.backend import EXACT, Need
+from snapimpute.linalg.backend import EXACT, Accuracy
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="triton is not installed")
@@ -23,14 +23,14 @@ if not GPU:
         pytest.skip("there is no GPU, and TRITON_INTERPRET=1 was not set in time", allow_module_level=True)
     torch.set_num_threads(1)
 
-from snapimpute.backends import place_named  # noqa: E402
+from snapimpute.backends import backend_named  # noqa: E402
 from snapimpute.backends.torch import _forms as forms  # noqa: E402
 from snapimpute.backends.torch import _fused as fused  # noqa: E402
 from snapimpute.backends.torch import _fused_operator as fused_operator  # noqa: E402
 from snapimpute.backends.torch import _gathers as gathers  # noqa: E402
 from snapimpute.backends.torch._fused_operator import FusedMapped, chosen  # noqa: E402
 from snapimpute.backends.torch._tiles import TorchMapped  # noqa: E402
-from snapimpute.backends.torch.place import TorchPlace  # noqa: E402
+from snapimpute.backends.torch.backend import TorchBackend  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"
 TWENTY = [0.25 * k + 0.01 * k * k for k in range(20)]
@@ -183,7 +183,7 @@ def test_lane_sums(dtype: Any, counts: list[int], width: int) -> None:
     indices = rng.integers(0, 40, pointers[-1]).astype(np.int32)
     values, block = rng.standard_normal(len(indices)), rng.standard_normal((40, width))
     ends, where, v, b = (torch.tensor(one, device=DEVICE) for one in (pointers, indices, values, block))
-    lanes = gathers.Lanes(place_named("torch:cpu").array(ends), where, None)
+    lanes = gathers.Lanes(backend_named("torch:cpu").array(ends), where, None)
     found = gathers.lane_sums(lanes.pieces, where, v.to(dtype), b.to(dtype)).cpu().numpy()
     wanted = np.array([values[a:z] @ block[indices[a:z]] for a, z in itertools.pairwise(pointers)])
     assert found.shape == (len(counts), width)
@@ -254,12 +254,12 @@ def test_blocks_fit_the_fast_memory(rank: int, width: int, itemsize: int) -> Non
 
 
 def test_smaller_cards_get_smaller_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Card:
+    class SolverInfo:
         shared_memory_per_block_optin = 232_448  # an H200
 
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SolverInfo)
     assert fused.shared_of.__wrapped__(torch.device("cuda:0")) == fused.SHARED
-    Card.shared_memory_per_block_optin = 101_376  # of the kind that one has at home
+    SolverInfo.shared_memory_per_block_optin = 101_376  # of the kind that one has at home
     small = fused.shared_of.__wrapped__(torch.device("cuda:0"))
     assert small == 101_376 - fused.SPARE
     assert fused.blocks_for(64, 64, 2) == (128, 64, 4, 3)
@@ -269,27 +269,27 @@ def test_smaller_cards_get_smaller_blocks(monkeypatch: pytest.MonkeyPatch) -> No
 
 # ---------------------------------------------------------------- the operator
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Any:
+def backend(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A place with kernels; without a GPU, by the interpreter."""
     if GPU:
-        return place_named("torch:cuda")
-    found: Any = TorchPlace(torch.device("cpu"))
+        return backend_named("torch:cuda")
+    found: Any = TorchBackend(torch.device("cpu"))
     found.__dict__.update(fused=fused, gathers=gathers)
     for name in ("product_of_sides", "total"):
         monkeypatch.setattr(fused, name, partial(getattr(fused, name), plain=True))
     return found
 
 
-def test_the_operator_is_the_matrix_and_its_transpose(place: Any) -> None:
+def test_the_operator_is_the_matrix_and_its_transpose(backend: Any) -> None:
     left, right = factors(70, 50, 6)
     x = LowRank(left, np.linspace(1, 0.5, 6), right).astype(np.float32)
     rest: Any = PENALTIES["stairs"].compiled_remainder(1.0)  # type: ignore[attr-defined]
     exact = MappedLowRank(x.astype(np.float64), rest)
-    operator = FusedMapped(place, x.moved(place), forms.form_of(rest), "float32", 0.0)  # type: ignore[arg-type]
+    operator = FusedMapped(backend, x.moved(backend), forms.form_of(rest), "float32", 0.0)  # type: ignore[arg-type]
     rng = np.random.default_rng(0)
     B, C = rng.standard_normal((50, 4)), rng.standard_normal((70, 3))
-    forward = operator.matmat(place.put(B.astype(np.float32)))
-    backward = operator.rmatmat(place.put(C.astype(np.float32)))
+    forward = operator.matmat(backend.put(B.astype(np.float32)))
+    backward = operator.rmatmat(backend.put(C.astype(np.float32)))
     np.testing.assert_allclose(forward.to_host(), exact.matmat(B), atol=2e-5)  # type: ignore[attr-defined]
     np.testing.assert_allclose(backward.to_host(), exact.rmatmat(C), atol=2e-5)  # type: ignore[attr-defined]
     # the dot test
@@ -298,44 +298,44 @@ def test_the_operator_is_the_matrix_and_its_transpose(place: Any) -> None:
     assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-3)
     assert operator.shape == (70, 50)
     assert operator.dtype == np.float32
-    assert operator.place is place
+    assert operator.backend is backend
 
 
-def test_the_cheap_precision_serves_while_its_error_is_allowed(place: Any) -> None:
+def test_the_cheap_precision_serves_while_its_error_is_allowed(backend: Any) -> None:
     left, right = factors(70, 50, 6)
-    x = LowRank(left, np.ones(6), right).orthonormalised().astype(np.float32).moved(place)
+    x = LowRank(left, np.ones(6), right).orthonormalised().astype(np.float32).moved(backend)
     form: Any = forms.form_of(PENALTIES["stairs"].compiled_remainder(1.0))  # type: ignore[attr-defined]
-    coarse = chosen(place, x, form, Need(1.0, 0.0, x.U, x.V), 0.0)
+    coarse = chosen(backend, x, form, Accuracy(1.0, 0.0, x.U, x.V), 0.0)
     assert coarse.precision == "fp16"
     assert 0 < coarse.error <= 1.0
-    assert chosen(place, x, form, Need(0.5 * coarse.error, 0.0, x.U, x.V), 0.0).precision == "float32"
-    assert chosen(place, x, form, EXACT, 0.0).precision == "float32"
-    assert chosen(place, x, form, Need(1.0), 0.0).precision == "float32"  # no spaces to measure it in
+    assert chosen(backend, x, form, Accuracy(0.5 * coarse.error, 0.0, x.U, x.V), 0.0).precision == "float32"
+    assert chosen(backend, x, form, EXACT, 0.0).precision == "float32"
+    assert chosen(backend, x, form, Accuracy(1.0), 0.0).precision == "float32"  # no spaces to measure it in
     # what was measured is what there is, on all rows of a table as small as this
-    exact = chosen(place, x, form, EXACT, 0.0)
+    exact = chosen(backend, x, form, EXACT, 0.0)
     off = coarse.matmat(x.V).to_host() - exact.matmat(x.V).to_host()  # type: ignore[attr-defined]
     down = coarse.rmatmat(x.U).to_host() - exact.rmatmat(x.U).to_host()  # type: ignore[attr-defined]
     assert coarse.error == pytest.approx(float(np.hypot(np.linalg.norm(off), np.linalg.norm(down))), rel=1e-3)
     # beside what float32 costs a matrix of float64
-    assert chosen(place, x, form, Need(1.0, 0.0, x.U, x.V), 0.25).error == pytest.approx(coarse.error + 0.25)
+    assert chosen(backend, x, form, Accuracy(1.0, 0.0, x.U, x.V), 0.25).error == pytest.approx(coarse.error + 0.25)
 
 
-def test_beyond_the_limits_blocks_are_cut_and_factors_go_by_tiles(place: Any) -> None:
+def test_beyond_the_limits_blocks_are_cut_and_factors_go_by_tiles(backend: Any) -> None:
     rest: Any = PENALTIES["stairs"].compiled_remainder(1.0)  # type: ignore[attr-defined]
     rng = np.random.default_rng(0)
     for rank, kind in ((3, FusedMapped), (257, TorchMapped)):
         left, right = factors(30, 20, rank)
         x = LowRank(left, np.ones(rank), right).astype(np.float32)
         B = rng.standard_normal((20, 300)).astype(np.float32)
-        operator = place.mapped(x.moved(place), rest, EXACT, None)
+        operator = backend.mapped(x.moved(backend), rest, EXACT, None)
         assert type(operator) is kind
         exact = MappedLowRank(x.astype(np.float64), rest).matmat(B.astype(np.float64))
-        np.testing.assert_allclose(operator.matmat(place.put(B)).to_host(), exact, atol=2e-4)
+        np.testing.assert_allclose(operator.matmat(backend.put(B)).to_host(), exact, atol=2e-4)
 
 
 @pytest.mark.parametrize("name", ["stairs", "weights", "weighted l0", "fractional"])
 @pytest.mark.parametrize("far", [3e2, 3e4, 1e6])
-def test_cells_out_of_range_go_by_tiles(far: float, name: str, place: Any) -> None:
+def test_cells_out_of_range_go_by_tiles(far: float, name: str, backend: Any) -> None:
     """They are finite, and fp16 has no such numbers."""
     left, right = factors(40, 30, 4)
     left[3] *= far
@@ -343,56 +343,56 @@ def test_cells_out_of_range_go_by_tiles(far: float, name: str, place: Any) -> No
     penalty: Any = PENALTIES[name]
     rest, cost = penalty.compiled_remainder(1.0), penalty.compiled_envelope(1.0)
     B = np.random.default_rng(0).standard_normal((30, 5)).astype(np.float32)
-    operator = place.mapped(x.moved(place), rest, EXACT, None)
+    operator = backend.mapped(x.moved(backend), rest, EXACT, None)
     assert type(operator) is (FusedMapped if far < 1e3 else TorchMapped)
     exact = MappedLowRank(x.astype(np.float64), rest).matmat(B.astype(np.float64))
     rtol, cost_tol = (1e-3, 1e-2) if name in TABLES else (1e-4, 1e-5)  # tables promise no more so far outside
-    np.testing.assert_allclose(operator.matmat(place.put(B)).to_host(), exact, rtol=rtol, atol=1e-4)
-    found, _ = place.cell_sum(x.moved(place), cost, None)
+    np.testing.assert_allclose(operator.matmat(backend.put(B)).to_host(), exact, rtol=rtol, atol=1e-4)
+    found, _ = backend.cell_sum(x.moved(backend), cost, None)
     assert found == pytest.approx(cell_sum(x.astype(np.float64), cost), rel=cost_tol)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["stairs", "weights", "l0", "weighted l0", "fractional"])
-def test_what_is_not_finite_is_not_hidden(name: str, bad: float, place: Any) -> None:
+def test_what_is_not_finite_is_not_hidden(name: str, bad: float, backend: Any) -> None:
     left, right = factors(40, 30, 4)
     left[3, 1] = bad
-    x = LowRank(left, np.ones(4), right).astype(np.float32).moved(place)
+    x = LowRank(left, np.ones(4), right).astype(np.float32).moved(backend)
     penalty: Any = PENALTIES[name]
-    operator = place.mapped(x, penalty.compiled_remainder(1.0), EXACT, None)
-    found = operator.matmat(place.put(np.ones((30, 2), np.float32))).to_host()
+    operator = backend.mapped(x, penalty.compiled_remainder(1.0), EXACT, None)
+    found = operator.matmat(backend.put(np.ones((30, 2), np.float32))).to_host()
     assert not np.isfinite(found[3]).any()
     if np.isnan(bad):
-        assert np.isnan(place.cell_sum(x, penalty.compiled_envelope(1.0), None)[0])
+        assert np.isnan(backend.cell_sum(x, penalty.compiled_envelope(1.0), None)[0])
 
 
-def test_a_table_in_which_every_other_row_and_column_is_small(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_in_which_every_other_row_and_column_is_small(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that the error is measured on are not every so many-th."""
     monkeypatch.setattr(fused_operator, "PROBED", 128)
     left, right = factors(512, 512, 4)
     left[::2] /= 50
     right[::2] /= 50
-    x = LowRank(left, np.ones(4), right).orthonormalised().astype(np.float32).moved(place)
+    x = LowRank(left, np.ones(4), right).orthonormalised().astype(np.float32).moved(backend)
     form: Any = forms.form_of(PENALTIES["stairs"].compiled_remainder(1.0))  # type: ignore[attr-defined]
-    exact, cheap = (FusedMapped(place, x, form, precision, 0.0) for precision in ("float32", "fp16"))
+    exact, cheap = (FusedMapped(backend, x, form, precision, 0.0) for precision in ("float32", "fp16"))
     cheap.measure(exact, x.U, x.V)
     off = cheap.matmat(x.V).to_host() - exact.matmat(x.V).to_host()  # type: ignore[attr-defined]
     down = cheap.rmatmat(x.U).to_host() - exact.rmatmat(x.U).to_host()  # type: ignore[attr-defined]
     assert cheap.error == pytest.approx(float(np.hypot(np.linalg.norm(off), np.linalg.norm(down))), rel=0.2)
 
 
-def test_all_columns_of_a_space_count_in_the_error(place: Any) -> None:
+def test_all_columns_of_a_space_count_in_the_error(backend: Any) -> None:
     left, right = factors(40, 30, 4)
-    x = LowRank(left, np.ones(4), right).astype(np.float32).moved(place)
+    x = LowRank(left, np.ones(4), right).astype(np.float32).moved(backend)
     form: Any = forms.form_of(PENALTIES["stairs"].compiled_remainder(1.0))  # type: ignore[attr-defined]
-    exact, cheap = (FusedMapped(place, x, form, precision, 0.0) for precision in ("float32", "fp16"))
-    right_space, nothing = np.zeros((30, 286), np.float32), place.put(np.zeros((40, 0), np.float32))
+    exact, cheap = (FusedMapped(backend, x, form, precision, 0.0) for precision in ("float32", "fp16"))
+    right_space, nothing = np.zeros((30, 286), np.float32), backend.put(np.zeros((40, 0), np.float32))
     right_space[:, 256:] = np.eye(30)
-    cheap.measure(exact, nothing, place.put(right_space))
+    cheap.measure(exact, nothing, backend.put(right_space))
     assert cheap.error > 0
 
 
-def test_precision_rises_as_steps_become_small(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_rises_as_steps_become_small(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole fit by the kernels: fp16 at first, float32 at the end, and the objective of numpy."""
     used: list[str] = []
 
@@ -401,7 +401,7 @@ def test_precision_rises_as_steps_become_small(place: Any, monkeypatch: pytest.M
         return one
 
     monkeypatch.setattr("snapimpute.backends.torch._fused_operator.chosen", noted)
-    monkeypatch.setattr("snapimpute.backends.torch.place.torch_place", lambda device=None: place)
+    monkeypatch.setattr("snapimpute.backends.torch.backend.torch_backend", lambda device=None: backend)
     known = si.datasets.low_rank_alphabet((30, 25), rank=2, alphabet="1:5", observed=0.4).observations
     problem = si.Problem(known, si.Nuclear(2.0), si.L1("1:5", xi=0.2))
     options: dict[str, Any] = {"max_iter": 6, "tol": 0, "evaluate_every": 6, "dtype": "float32"}
@@ -415,16 +415,16 @@ def test_precision_rises_as_steps_become_small(place: Any, monkeypatch: pytest.M
     assert set(used[turn:]) == {"float32"}
 
 
-def test_a_shifted_alphabet_by_more_columns_of_the_factors(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shifted_alphabet_by_more_columns_of_the_factors(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With offsets the alphabet differs from cell to cell; they join the factors."""
     ranks: list[int] = []
 
-    def noted(place: Any, factors: LowRank, *given: Any) -> FusedMapped:
+    def noted(backend: Any, factors: LowRank, *given: Any) -> FusedMapped:
         ranks.append(factors.rank)
-        return chosen(place, factors, *given)
+        return chosen(backend, factors, *given)
 
     monkeypatch.setattr("snapimpute.backends.torch._fused_operator.chosen", noted)
-    monkeypatch.setattr("snapimpute.backends.torch.place.torch_place", lambda device=None: place)
+    monkeypatch.setattr("snapimpute.backends.torch.backend.torch_backend", lambda device=None: backend)
     known = si.datasets.low_rank_alphabet((30, 25), rank=2, alphabet="1:5", observed=0.4).observations
     rng = np.random.default_rng(0)
     ones = np.ones
@@ -439,17 +439,17 @@ def test_a_shifted_alphabet_by_more_columns_of_the_factors(place: Any, monkeypat
     assert there.objective == pytest.approx(here.objective, rel=1e-5)
 
 
-def test_columns_with_penalties_of_their_own(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_with_penalties_of_their_own(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The spaces that the error is measured in have as many rows as the table has such columns."""
     sizes: list[tuple[int, int]] = []
 
-    def noted(place: Any, factors: LowRank, form: Any, need: Need, error: float) -> FusedMapped:
-        if need.right is not None:
-            sizes.append((factors.shape[1], need.right.shape[0]))
-        return chosen(place, factors, form, need, error)
+    def noted(backend: Any, factors: LowRank, form: Any, accuracy: Accuracy, error: float) -> FusedMapped:
+        if accuracy.right is not None:
+            sizes.append((factors.shape[1], accuracy.right.shape[0]))
+        return chosen(backend, factors, form, accuracy, error)
 
     monkeypatch.setattr("snapimpute.backends.torch._fused_operator.chosen", noted)
-    monkeypatch.setattr("snapimpute.backends.torch.place.torch_place", lambda device=None: place)
+    monkeypatch.setattr("snapimpute.backends.torch.backend.torch_backend", lambda device=None: backend)
     known = si.datasets.low_rank_alphabet((30, 25), rank=2, alphabet="1:5", observed=0.4).observations
     each = si.ByColumn([si.L1("1:5", xi=0.2), si.L1("1,2,4,5", xi=0.1), None], [0, 1] * 12 + [2])
     problem = si.Problem(known, si.Nuclear(2.0), each)

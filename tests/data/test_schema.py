@@ -1,4 +1,4 @@
-"""Codebooks: what each column can hold, every way to say it, and the values it is found from."""
+"""Column schemas: what each column can hold, every way to say it, and the values it is found from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapimpute import Alphabet, SnapImputer
-from snapimpute.data.schema import MOST_LEVELS, SPREADS, Codebook, Levels
+from snapimpute.data.schema import MOST_LEVELS, SPREADS, ColumnSchema, Levels
 from snapimpute.data.tables import read_table
 
 STARS, BITS, YESNO = Alphabet.of("1:5"), Alphabet.of("0,1"), Alphabet.of(["no", "yes"])
@@ -23,20 +23,20 @@ NAMES = ["a", "b", "c"]
 NAN = np.nan
 
 
-def kinds(book: Codebook) -> list[Alphabet | None]:
+def kinds(book: ColumnSchema) -> list[Alphabet | None]:
     """What each column has, also where it is the same for all."""
     return [book[col] for col in range(book.which.size)]
 
 
 def inferred(X: Any, **options: Any) -> list[Alphabet | None]:
-    return kinds(read_table(X, "infer", **options).codebook)
+    return kinds(read_table(X, "infer", **options).schema)
 
 
 # -------------------------------------------------------------------- one for all
 @pytest.mark.parametrize("spec", ["1:5", [1, 2, 3, 4, 5], (5, 4, 3, 2, 1), range(1, 6), np.arange(1.0, 6), STARS])
 def test_one_alphabet_serves_all_columns(spec):
     """Whatever reads as an alphabet is one for all columns."""
-    book = Codebook.of(spec, 3)
+    book = ColumnSchema.of(spec, 3)
     assert book.kinds == (STARS,)
     assert book.which.tolist() == [0, 0, 0]
     assert book.one == book.by_column == STARS
@@ -47,15 +47,15 @@ def test_one_alphabet_serves_all_columns(spec):
 def test_a_list_of_labels_is_one_alphabet():
     """A list of text is labels for all columns, even if it is as long as there are columns."""
     for spec in (["no", "yes"], ("no", "yes"), np.array(["no", "yes"])):
-        assert Codebook.of(spec, 2).one == YESNO
+        assert ColumnSchema.of(spec, 2).one == YESNO
 
 
 def test_single():
     """The short way to one alphabet for all."""
-    book = Codebook.single(BITS, 2)
+    book = ColumnSchema.single(BITS, 2)
     assert book.one is BITS
     assert kinds(book) == [BITS, BITS]
-    assert Codebook.of(BITS, 2).by_column is BITS
+    assert ColumnSchema.of(BITS, 2).by_column is BITS
 
 
 # -------------------------------------------------------------------- by column
@@ -73,7 +73,7 @@ def test_single():
 )
 def test_columns_are_named_by_name_or_position(spec):
     """A dict by name, position or position from the end, and a list of all, say the same; None is any number."""
-    book = Codebook.of(spec, 3, NAMES)
+    book = ColumnSchema.of(spec, 3, NAMES)
     assert kinds(book) == [STARS, None, YESNO]
     assert book.by_column == [STARS, None, YESNO]
     assert book.one is None
@@ -84,29 +84,29 @@ def test_columns_are_named_by_name_or_position(spec):
 
 def test_a_list_of_lists_is_one_for_each_column():
     """Lists within a list are alphabets of columns, of numbers or labels."""
-    assert kinds(Codebook.of([[0, 1], ["no", "yes"]], 2)) == [BITS, YESNO]
-    assert kinds(Codebook.of([range(2), range(1, 6)], 2)) == [BITS, STARS]
+    assert kinds(ColumnSchema.of([[0, 1], ["no", "yes"]], 2)) == [BITS, YESNO]
+    assert kinds(ColumnSchema.of([range(2), range(1, 6)], 2)) == [BITS, STARS]
 
 
 def test_names_come_before_positions():
     """If the names are numbers, a key is a name; only what is no name is a position."""
-    assert kinds(Codebook.of({2: STARS}, 3, [2, 1, 0])) == [STARS, None, None]
-    assert kinds(Codebook.of({2: STARS}, 3, [7, 8, 9])) == [None, None, STARS]
+    assert kinds(ColumnSchema.of({2: STARS}, 3, [2, 1, 0])) == [STARS, None, None]
+    assert kinds(ColumnSchema.of({2: STARS}, 3, [7, 8, 9])) == [None, None, STARS]
 
 
 def test_columns_not_named_have_the_default():
     """Any number, unless something else is asked for."""
-    assert kinds(Codebook.of({"a": STARS}, 3, NAMES, default="0,1")) == [STARS, BITS, BITS]
-    assert kinds(Codebook.of({}, 2)) == [None, None]
+    assert kinds(ColumnSchema.of({"a": STARS}, 3, NAMES, default="0,1")) == [STARS, BITS, BITS]
+    assert kinds(ColumnSchema.of({}, 2)) == [None, None]
 
 
 def test_equal_alphabets_are_one_kind():
     """Columns share a kind if symbols and labels are equal, and kinds come in the order of columns."""
-    book = Codebook.of(["0,1", None, [1, 0], ["no", "yes"], None, ["no", "yes"]], 6)
+    book = ColumnSchema.of(["0,1", None, [1, 0], ["no", "yes"], None, ["no", "yes"]], 6)
     assert book.kinds == (BITS, None, YESNO)
     assert book.which.tolist() == [0, 1, 0, 2, 1, 2]
     assert [(kind, cols.tolist()) for kind, cols in book.groups] == [(BITS, [0, 2]), (None, [1, 4]), (YESNO, [3, 5])]
-    assert Codebook.of({0: "0:1", 1: BITS}, 2).one == BITS
+    assert ColumnSchema.of({0: "0:1", 1: BITS}, 2).one == BITS
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,19 @@ def test_equal_alphabets_are_one_kind():
 def test_what_cannot_be_read_is_refused(spec, message):
     """A column that is not there, a list that is too short and what is no alphabet each get their message."""
     with pytest.raises(ValueError, match=re.escape(message)):
-        Codebook.of(spec, 3, NAMES)
+        ColumnSchema.of(spec, 3, NAMES)
 
 
 def test_without_names_there_are_none_to_list():
     """The message about an unknown column does not list names where there are none."""
     with pytest.raises(ValueError, match=r"which is none of the 2 columns$"):
-        Codebook.of({"a": STARS}, 2)
+        ColumnSchema.of({"a": STARS}, 2)
 
 
 # -------------------------------------------------------------------- left alone
 def test_columns_of_any_numbers_can_be_left_alone():
     """Then they belong to no kind, and are not coded."""
-    book = Codebook.of({"b": STARS}, 3, NAMES, leave=True)
+    book = ColumnSchema.of({"b": STARS}, 3, NAMES, leave=True)
     assert book.kinds == (STARS,)
     assert book.which.tolist() == [-1, 0, -1]
     assert book.one is None
@@ -193,7 +193,7 @@ def test_columns_that_differ_have_their_own():
     X = pd.DataFrame({"x": np.linspace(0, 1, 40) ** 2, "b": [0, 1] * 20, "s": [1, 2, 3, 5] * 10})
     assert inferred(X) == [None, BITS, Alphabet.of("1,2,3,5")]
     assert inferred(X, leave=True) == [None, BITS, Alphabet.of("1,2,3,5")]
-    assert read_table(X, "infer", leave=True).codebook.which.tolist() == [-1, 0, 1]
+    assert read_table(X, "infer", leave=True).schema.which.tolist() == [-1, 0, 1]
     mixed = pd.DataFrame({"t": ["yes", "no"], "b": [1, 0]})
     assert inferred(mixed) == [YESNO, BITS]
     assert inferred(mixed.to_numpy(dtype=object)) == [YESNO, BITS]
@@ -202,8 +202,8 @@ def test_columns_that_differ_have_their_own():
 def test_infer_for_some_columns():
     """Within a dict or list each column is looked at for itself."""
     X = np.array([[1, 0, 0.3], [2, 1, 0.7]])
-    assert kinds(read_table(X, {0: "infer", 1: "infer"}).codebook) == [Alphabet.of("1,2"), BITS, None]
-    assert kinds(read_table(X, ["infer", STARS, None]).codebook) == [Alphabet.of("1,2"), STARS, None]
+    assert kinds(read_table(X, {0: "infer", 1: "infer"}).schema) == [Alphabet.of("1,2"), BITS, None]
+    assert kinds(read_table(X, ["infer", STARS, None]).schema) == [Alphabet.of("1,2"), STARS, None]
 
 
 def test_codes_for_missing_are_no_symbols():
@@ -252,7 +252,7 @@ def test_ordered_categories_are_shared_only_if_they_are_the_same():
     make = lambda *orders: pd.DataFrame(  # noqa: E731
         {k: pd.Categorical(["lo", "hi"], order, ordered=True) for k, order in enumerate(orders)}
     )
-    assert read_table(make(["lo", "hi"], ["lo", "hi"]), "infer").codebook.one == Alphabet.of(["lo", "hi"])
+    assert read_table(make(["lo", "hi"], ["lo", "hi"]), "infer").schema.one == Alphabet.of(["lo", "hi"])
     assert inferred(make(["lo", "hi"], ["hi", "lo"])) == [Alphabet.of(["lo", "hi"]), Alphabet.of(["hi", "lo"])]
 
 
@@ -279,8 +279,8 @@ def test_levels():
 
 # -------------------------------------------------------------------- units
 def test_one_alphabet_needs_no_units():
-    """With one alphabet for all the scale is 1, and the scaled codebook is the same."""
-    book = Codebook.of(STARS, 3)
+    """With one alphabet for all the scale is 1, and the scaled schema is the same."""
+    book = ColumnSchema.of(STARS, 3)
     scale = book.scale(np.array([0, 1]), np.array([1.0, 5.0]))
     assert scale.tolist() == [1, 1, 1]
     assert book.scaled(scale) is book
@@ -288,7 +288,7 @@ def test_one_alphabet_needs_no_units():
 
 def test_scale_makes_columns_count_alike():
     """The range of an alphabet, four standard deviations of any numbers; 1 for a single symbol, or if left alone."""
-    book = Codebook.of({0: STARS, 1: "7", 2: None, 3: None, 4: None, 5: "-1,1"}, 6)
+    book = ColumnSchema.of({0: STARS, 1: "7", 2: None, 3: None, 4: None, 5: "-1,1"}, 6)
     cols = np.array([0, 0, 1, 2, 2, 2, 3, 3])
     values = np.array([1.0, 5, 7, 1, 2, 6, 50, 50])
     scale = book.scale(cols, values)
@@ -296,13 +296,13 @@ def test_scale_makes_columns_count_alike():
     assert scale[2] == pytest.approx(SPREADS * np.std([1, 2, 6]))
     assert scale[3] == 50  # a constant has no spread, so its size
     assert scale[4] == 1  # nothing is known
-    alone = Codebook.of({0: STARS, 2: BITS}, 3, leave=True)
+    alone = ColumnSchema.of({0: STARS, 2: BITS}, 3, leave=True)
     assert alone.scale(np.array([0, 2]), np.array([1.0, 1.0])).tolist() == [4, 1, 1]
 
 
 def test_any_numbers_alone_have_units_too():
     """If all columns are of any numbers they are scaled each by its own spread."""
-    book = Codebook.of([None, None], 2)
+    book = ColumnSchema.of([None, None], 2)
     scale = book.scale(np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 100.0, 300.0]))
     assert scale.tolist() == [SPREADS, 100 * SPREADS]
     assert kinds(book.scaled(scale)) == [None, None]
@@ -323,7 +323,7 @@ def test_scaled_symbols_times_the_scale_are_the_symbols(alphabets, unit, leave, 
     alphabets = [None if one is None else Alphabet(one.symbols * unit) for one in alphabets]
     if leave and not any(alphabets):
         return
-    book = Codebook.of([*alphabets, None], len(alphabets) + 1, leave=leave)
+    book = ColumnSchema.of([*alphabets, None], len(alphabets) + 1, leave=leave)
     cols = np.array(data.draw(st.lists(st.integers(0, len(alphabets)), max_size=20)), dtype=int)
     values = np.array(data.draw(st.lists(st.floats(-1e3, 1e3), min_size=cols.size, max_size=cols.size)))
     for scale in (book.scale(cols, values), np.arange(1.0, book.which.size + 1)):
@@ -338,7 +338,7 @@ def test_scaled_symbols_times_the_scale_are_the_symbols(alphabets, unit, leave, 
 
 def test_alphabets_of_one_shape_become_one_kind():
     """0, 1, 2 and 0, 5, 10 are the same in units of their range; labels count as their symbols."""
-    book = Codebook.of([[0, 1, 2], [0, 5, 10], ["lo", "mid", "hi"], None], 4)
+    book = ColumnSchema.of([[0, 1, 2], [0, 5, 10], ["lo", "mid", "hi"], None], 4)
     scaled = book.scaled(book.scale(np.zeros(0, dtype=int), np.zeros(0)))
     assert scaled.kinds == (Alphabet.of("0,0.5,1"), None)
     assert scaled.which.tolist() == [0, 0, 0, 1]
@@ -346,28 +346,28 @@ def test_alphabets_of_one_shape_become_one_kind():
 
 def test_one_kind_with_two_scales_becomes_two():
     """The scale belongs to the column, not to the kind."""
-    scaled = Codebook.of(BITS, 3).scaled(np.array([1.0, 2.0, 1.0]))
+    scaled = ColumnSchema.of(BITS, 3).scaled(np.array([1.0, 2.0, 1.0]))
     assert scaled.kinds == (BITS, Alphabet.of("0,0.5"))
     assert scaled.which.tolist() == [0, 1, 0]
 
 
 # -------------------------------------------------------------------- the rest
 def test_widened():
-    """Further columns have the first kind; the codebook itself stays as it is."""
-    book = Codebook.of([BITS, STARS], 2)
+    """Further columns have the first kind; the schema itself stays as it is."""
+    book = ColumnSchema.of([BITS, STARS], 2)
     assert kinds(book.widened(2)) == [BITS, STARS, BITS, BITS]
     assert kinds(book) == [BITS, STARS]
-    assert Codebook.of(STARS, 2).widened(1).one == STARS
+    assert ColumnSchema.of(STARS, 2).widened(1).one == STARS
     assert kinds(book.widened(0)) == kinds(book)
 
 
 @pytest.mark.parametrize(
     ("book", "text"),
     [
-        (Codebook.of(BITS, 2), "2 columns: 0, 1"),
-        (Codebook.of([BITS, None, BITS], 3), "2 columns: 0, 1; 1 column: any number"),
-        (Codebook.of([None, YESNO, None], 3, leave=True), "1 column: 'no', 'yes'; 2 columns: left alone"),
-        (Codebook.of([None], 1), "1 column: any number"),
+        (ColumnSchema.of(BITS, 2), "2 columns: 0, 1"),
+        (ColumnSchema.of([BITS, None, BITS], 3), "2 columns: 0, 1; 1 column: any number"),
+        (ColumnSchema.of([None, YESNO, None], 3, leave=True), "1 column: 'no', 'yes'; 2 columns: left alone"),
+        (ColumnSchema.of([None], 1), "1 column: any number"),
     ],
 )
 def test_describe(book, text):
@@ -378,7 +378,7 @@ def test_describe(book, text):
 def test_a_column_named_twice_is_refused():
     """By its name and by its position."""
     with pytest.raises(ValueError, match=r"names one column twice, as 'a' and as 0"):
-        Codebook.of({"a": "1:5", 0: "0,1"}, 2, ["a", "b"], default="0,1")
+        ColumnSchema.of({"a": "1:5", 0: "0,1"}, 2, ["a", "b"], default="0,1")
 
 
 def test_a_fit_says_which_alphabets_it_took(caplog):

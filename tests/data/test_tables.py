@@ -1019,8 +1019,8 @@ def test_errors_name_the_cell_and_the_alphabet_of_its_column(X, book, message):
 
 
 def test_a_table_is_read_by_a_codebook_as_well():
-    """The codebook of one table serves the next, where "infer" would find something else."""
+    """The schema of one table serves the next, where "infer" would find something else."""
     first = read_table(pd.DataFrame({"a": ["n", "y"], "b": [0, 4]}), "infer")
-    again = read_table(pd.DataFrame({"a": ["y", None], "b": [NAN, 4]}), first.codebook)
-    assert again.codebook is first.codebook
+    again = read_table(pd.DataFrame({"a": ["y", None], "b": [NAN, 4]}), first.schema)
+    assert again.schema is first.schema
     assert again.observations().values.tolist() == [1, 4]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from snapimpute.data.datasets import low_rank_alphabet
-from snapimpute.estimator import comparison, plan
+from snapimpute.estimator import comparison
+from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator.comparison import BASELINES, Method, compare, paired_difference, verdict
 
 FEW = (Method("plain", center="mean"), Method("aware", discrete="l1", center="mean"))
@@ -72,8 +73,8 @@ def test_interruption_ends_the_comparison(blocks, monkeypatch):
         result = run(*args, **kwargs)
         return replace(result, status=replace(result.status, code="interrupted"))
 
-    run = plan.run
-    monkeypatch.setattr(plan, "run", interrupted)
+    run = tuned_spec.run
+    monkeypatch.setattr(tuned_spec, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compare(known, hidden, data.alphabet, FEW[:1])
 

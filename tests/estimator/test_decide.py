@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad, minimize
 
 from snapimpute import Alphabet, Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import decide
-from snapimpute.estimator.decide import Calibration, Decider, Habits, check_decide, counted, decided
+from snapimpute.estimator.decide import Calibration, SymbolLogOdds, SymbolRule, check_decide, counted, decided
 from snapimpute.evaluation.metrics import expected_calibration_error
 
 RATINGS = Alphabet.of("1:5")
 UNEVEN = Alphabet.of([-3.0, 0.0, 1.0, 10.0])
-MIXED = Codebook.of(["0,1", "1:5", None, "0,1", "1:5"], 5)
+MIXED = ColumnSchema.of(["0,1", "1:5", None, "0,1", "1:5"], 5)
 LOSSES = {
     "accuracy": lambda a, b: (a != b).astype(float),
     "mae": lambda a, b: np.abs(a - b),
@@ -61,13 +61,13 @@ def mixed(seed: int = 0, shape: tuple[int, int] = (40, 5)) -> Observations:
 
 
 def fitted(
-    rule: Any = "accuracy", seed: int = 0, min_confidence: float = 0.0, book: Codebook = MIXED
-) -> tuple[Decider, Observations, Observations]:
+    rule: Any = "accuracy", seed: int = 0, min_confidence: float = 0.0, book: ColumnSchema = MIXED
+) -> tuple[SymbolRule, Observations, Observations]:
     """A decider that was calibrated on a fifth of some observations, with all and with those held out."""
     obs = mixed(seed)
     _, held = obs.split(0.3, random_state=seed)
     noise = np.random.default_rng(seed).normal(size=len(held))
-    return Decider.fit(book, rule, obs, [(held, held.values + 0.6 * noise)], min_confidence), obs, held
+    return SymbolRule.fit(book, rule, obs, [(held, held.values + 0.6 * noise)], min_confidence), obs, held
 
 
 def some_cells(obs: Observations, seed: int = 5, size: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -146,7 +146,7 @@ def test_without_data_the_error_is_gaussian(alphabet):
     x = np.linspace(alphabet.symbols[0], alphabet.symbols[-1], 9)
     expected = usual * np.exp(-((x[:, None] - alphabet.symbols) ** 2) / (2 * variance))
     np.testing.assert_allclose(calibration.proba(x), expected / expected.sum(axis=1, keepdims=True), rtol=1e-10)
-    assert calibration.habits == (0.0, 0.0)
+    assert calibration.log_odds == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -222,16 +222,16 @@ def test_a_known_model_is_recovered():
     fresh = entries(20_000, seed=1)
     p = calibration.proba(fresh["estimate"], fresh["rows"], fresh["cols"])
     assert np.abs(p - fresh["p"]).mean() < 0.01
-    assert calibration.habits == pytest.approx((0.8, 0.3), abs=0.05)
+    assert calibration.log_odds == pytest.approx((0.8, 0.3), abs=0.05)
     assert expected_calibration_error(fresh["truth"], p, RATINGS) < 0.015
 
 
 def test_habits_are_used_where_given():
     """Those of rows alone or of columns alone get a weight of their own place; without them it is 0."""
     data = entries(5000)
-    assert fit(data, cols=False).habits == (pytest.approx(0.8, abs=0.15), 0.0)
-    assert fit(data, rows=False).habits == (0.0, pytest.approx(0.3, abs=0.15))
-    assert fit(data, rows=False, cols=False).habits == (0.0, 0.0)
+    assert fit(data, cols=False).log_odds == (pytest.approx(0.8, abs=0.15), 0.0)
+    assert fit(data, rows=False).log_odds == (0.0, pytest.approx(0.3, abs=0.15))
+    assert fit(data, rows=False, cols=False).log_odds == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(True, True), (True, False), (False, True), (False, False)])
@@ -265,23 +265,23 @@ def test_no_other_parameters_lose_less(size):
     z = (data["estimate"] - found.middle) / found.spread
     powers, codes = np.column_stack([z**0, z, z**2]), RATINGS.indices(data["truth"])
 
-    def lost(weights: np.ndarray, habits: np.ndarray) -> float:
-        p = softmax(powers @ weights + habits[0] * data["rows"] + habits[1] * data["cols"])
-        ridge = np.sum((weights - simple) ** 2) + np.sum(habits**2)
+    def lost(weights: np.ndarray, log_odds: np.ndarray) -> float:
+        p = softmax(powers @ weights + log_odds[0] * data["rows"] + log_odds[1] * data["cols"])
+        ridge = np.sum((weights - simple) ** 2) + np.sum(log_odds**2)
         return float(-np.log(p[np.arange(size), codes]).sum() + decide.RIDGE * ridge / 2)
 
-    least = lost(found.weights, np.array(found.habits))
+    least = lost(found.weights, np.array(found.log_odds))
     assert least < lost(simple, np.zeros(2))
     rng = np.random.default_rng(1)
     for step in (0.3, 0.03, 0.003):
         for _ in range(20):
             away = rng.normal(size=(3, 5)), rng.normal(size=2)
-            assert lost(found.weights + step * away[0], np.array(found.habits) + step * away[1]) > least
+            assert lost(found.weights + step * away[0], np.array(found.log_odds) + step * away[1]) > least
 
 
 # -------------------------------------------------------------------- habits
 @pytest.mark.parametrize("by_row", [True, False])
-@pytest.mark.parametrize("book", [MIXED, Codebook.single(RATINGS, 5)])
+@pytest.mark.parametrize("book", [MIXED, ColumnSchema.single(RATINGS, 5)])
 def test_counts_are_those_of_a_table(by_row, book):
     """How often each symbol stands in each row, or column, of the columns of a group; held-out entries do not."""
     obs = mixed() if book is MIXED else Observations.from_dense(np.random.default_rng(0).integers(1, 6, (9, 5)))
@@ -319,7 +319,7 @@ def test_several_sets_can_be_held_out():
 def test_habits_are_logs_of_damped_shares(counts):
     """As if a few entries with the usual symbols were added to each lane."""
     count, usual = np.array(counts, dtype=float), np.array([0.2, 0.3, 0.5])
-    found = Habits.of([count], [usual]).at(0, np.arange(len(counts)))
+    found = SymbolLogOdds.of([count], [usual]).at(0, np.arange(len(counts)))
     for row, one in zip(count, found, strict=True):
         damped = (row + decide.DAMPING * usual) / (row.sum() + decide.DAMPING)
         np.testing.assert_allclose(one, np.log(damped / usual), atol=1e-13)
@@ -327,12 +327,12 @@ def test_habits_are_logs_of_damped_shares(counts):
 
 def test_a_lane_of_which_nothing_is_known_has_no_habit():
     """Log shares relative to the usual are 0 in a cold row or column, and not in the others."""
-    decider, obs, _ = fitted()
-    rows = decider.of_rows(obs)
+    rule, obs, _ = fitted()
+    rows = rule.of_rows(obs)
     for group, (alphabet, _) in enumerate(MIXED.groups):
         if alphabet is not None:
             np.testing.assert_allclose(rows.tables[group][-1], 0, atol=1e-14)
-            np.testing.assert_allclose(decider.cols.tables[group][-1], 0, atol=1e-14)
+            np.testing.assert_allclose(rule.cols.tables[group][-1], 0, atol=1e-14)
             assert np.abs(rows.tables[group][:-1]).max() > 0.1
 
 
@@ -348,7 +348,7 @@ def test_no_entry_is_its_own_evidence(monkeypatch):
     monkeypatch.setattr(Calibration, "fit", spy)
     obs = mixed()
     folds = list(obs.kfold(2))
-    decider = Decider.fit(MIXED, "mae", obs, [(held, held.values + 0.1) for _, held in folds])
+    rule = SymbolRule.fit(MIXED, "mae", obs, [(held, held.values + 0.1) for _, held in folds])
     assert len(seen) == 2  # groups with an alphabet
     for group, (truth, estimate, rows, cols) in zip((0, 1), seen, strict=True):
         expected: list[list[np.ndarray]] = [[], [], []]
@@ -356,8 +356,8 @@ def test_no_entry_is_its_own_evidence(monkeypatch):
             inside = np.isin(held.cols, MIXED.groups[group].cols)
             expected[0].append(held.values[inside])
             for by_row, lanes in ((True, held.rows), (False, held.cols)):
-                habits = Habits.of(counted(kept, MIXED, by_row=by_row), decider.usual)
-                expected[1 if by_row else 2].append(habits.at(group, lanes[inside]))
+                log_odds = SymbolLogOdds.of(counted(kept, MIXED, by_row=by_row), rule.usual)
+                expected[1 if by_row else 2].append(log_odds.at(group, lanes[inside]))
         for found, parts in zip((truth, rows, cols), expected, strict=True):
             np.testing.assert_array_equal(found, np.concatenate(parts))
         np.testing.assert_allclose(estimate, truth + 0.1)
@@ -366,14 +366,14 @@ def test_no_entry_is_its_own_evidence(monkeypatch):
 def test_habits_of_too_many_lanes_are_not_used(monkeypatch):
     """Where they would need too much memory the probabilities go by the estimate alone."""
     monkeypatch.setattr(decide, "MOST_NUMBERS", 50)  # 40 rows are too many, 5 columns are not
-    decider, obs, _ = fitted()
-    assert [one.habits[0] for one in decider.calibrations if one is not None] == [0.0, 0.0]
-    assert all(one.habits[1] != 0 for one in decider.calibrations if one is not None)
-    habits = decider.of_rows(obs)
-    assert habits.tables[0].size == 0
+    rule, obs, _ = fitted()
+    assert [one.log_odds[0] for one in rule.calibrations if one is not None] == [0.0, 0.0]
+    assert all(one.log_odds[1] != 0 for one in rule.calibrations if one is not None)
+    log_odds = rule.of_rows(obs)
+    assert log_odds.tables[0].size == 0
     rows, cols, x = some_cells(obs)
-    changed = decider.symbols(rows[::-1], cols, x, habits)
-    np.testing.assert_array_equal(decider.symbols(rows, cols, x, habits), changed)
+    changed = rule.symbols(rows[::-1], cols, x, log_odds)
+    np.testing.assert_array_equal(rule.symbols(rows, cols, x, log_odds), changed)
 
 
 def test_a_calibration_is_fitted_to_so_many_entries_at_most(monkeypatch):
@@ -390,10 +390,10 @@ def test_a_calibration_is_fitted_to_so_many_entries_at_most(monkeypatch):
 @pytest.mark.parametrize("rule", LOSSES)
 def test_every_cell_is_decided_by_its_own_alphabet(rule):
     """Symbols are those that the probabilities of the group ask for; any number is left as estimated."""
-    decider, obs, _ = fitted(rule)
+    rule, obs, _ = fitted(rule)
     rows, cols, x = some_cells(obs)
-    habits = decider.of_rows(obs)
-    found = decider.symbols(rows, cols, x, habits)
+    log_odds = rule.of_rows(obs)
+    found = rule.symbols(rows, cols, x, log_odds)
     for i in range(rows.size):
         group = int(MIXED.which[cols[i]])
         alphabet = MIXED.kinds[group]
@@ -401,20 +401,20 @@ def test_every_cell_is_decided_by_its_own_alphabet(rule):
             assert found[i] == x[i]
             continue
         at = slice(i, i + 1)
-        p = decider.proba(group, rows[at], cols[at], x[at], habits)
-        by_hand = decider.calibrations[group].proba(
-            x[at], habits.tables[group][rows[at]], decider.cols.tables[group][cols[at]]
+        p = rule.proba(group, rows[at], cols[at], x[at], log_odds)
+        by_hand = rule.calibrations[group].proba(
+            x[at], log_odds.tables[group][rows[at]], rule.cols.tables[group][cols[at]]
         )
         np.testing.assert_allclose(p, by_hand)
         assert found[i] == alphabet.symbols[decided(p, alphabet.symbols, rule)[0]]
-    assert {decider.calibrations[g] is None for g in (0, 1)} == {False}
-    assert decider.calibrations[2] is None
+    assert {rule.calibrations[g] is None for g in (0, 1)} == {False}
+    assert rule.calibrations[2] is None
 
 
 def test_the_usual_frequencies_are_those_of_the_group():
     """Each symbol is imagined once more, so that none has frequency 0."""
-    decider, obs, _ = fitted()
-    for (alphabet, cols), usual in zip(MIXED.groups, decider.usual, strict=True):
+    rule, obs, _ = fitted()
+    for (alphabet, cols), usual in zip(MIXED.groups, rule.usual, strict=True):
         if alphabet is not None:
             values = obs.values[np.isin(obs.cols, cols)]
             counts = np.array([np.sum(values == a) for a in alphabet]) + 1
@@ -424,54 +424,54 @@ def test_the_usual_frequencies_are_those_of_the_group():
 @given(st.floats(0.01, 1.0), st.sampled_from(sorted(LOSSES)))
 def test_what_is_not_sure_enough_is_left_open(threshold, rule):
     """NaN exactly where the probability of the decided symbol is below the threshold; numbers are never open."""
-    decider, obs, _ = fitted(rule, min_confidence=threshold)
+    rule, obs, _ = fitted(rule, min_confidence=threshold)
     free = fitted(rule)[0]
     rows, cols, x = some_cells(obs)
-    habits = decider.of_rows(obs)
-    found, sure = decider.symbols(rows, cols, x, habits), free.symbols(rows, cols, x, habits)
+    log_odds = rule.of_rows(obs)
+    found, sure = rule.symbols(rows, cols, x, log_odds), free.symbols(rows, cols, x, log_odds)
     assert not np.isnan(sure).any()
     for group, (alphabet, some) in enumerate(MIXED.groups):
         inside = np.isin(cols, some)
         if alphabet is None:
             np.testing.assert_array_equal(found[inside], x[inside])
             continue
-        p = decider.proba(group, rows[inside], cols[inside], x[inside], habits)
+        p = rule.proba(group, rows[inside], cols[inside], x[inside], log_odds)
         mine = p[np.arange(len(p)), alphabet.indices(sure[inside])]
         np.testing.assert_array_equal(found[inside], np.where(mine < threshold, np.nan, sure[inside]))
 
 
-@pytest.mark.parametrize(("rule", "sure"), [("accuracy", 0.4), ("mae", 0.25), ("rmse", 0.05)])
-def test_confidence_is_that_of_the_symbol_decided(rule, sure):
+@pytest.mark.parametrize(("decide", "sure"), [("accuracy", 0.4), ("mae", 0.25), ("rmse", 0.05)])
+def test_confidence_is_that_of_the_symbol_decided(decide, sure):
     """Not of the likeliest one, where the rule decides for another."""
     p = np.array([0.4, 0.25, 0.05, 0.3])
     calibration = Calibration(UNEVEN, 0.0, 1.0, np.vstack([np.log(p), np.zeros((2, 4))]))
-    nothing = Habits((np.zeros((0, 4)),))
+    nothing = SymbolLogOdds((np.zeros((0, 4)),))
     for threshold, is_open in ((sure - 0.01, False), (sure + 0.01, True)):
-        decider = Decider(Codebook.single(UNEVEN, 1), rule, (calibration,), (p,), nothing, threshold)
-        (found,) = decider.symbols(np.zeros(1, dtype=int), np.zeros(1, dtype=int), np.ones(1), nothing)
+        rule = SymbolRule(ColumnSchema.single(UNEVEN, 1), decide, (calibration,), (p,), nothing, threshold)
+        (found,) = rule.symbols(np.zeros(1, dtype=int), np.zeros(1, dtype=int), np.ones(1), nothing)
         assert np.isnan(found) == is_open
 
 
-@pytest.mark.parametrize("book", [MIXED, Codebook.single(RATINGS, 5)])
+@pytest.mark.parametrize("book", [MIXED, ColumnSchema.single(RATINGS, 5)])
 def test_nearest_is_snapping(book):
     """Without probabilities each estimate becomes the nearest symbol of its column."""
     obs = mixed() if book is MIXED else Observations.from_dense(np.random.default_rng(0).integers(1, 6, (9, 5)))
     _, held = obs.split(0.3)
-    decider = Decider.fit(book, "nearest", obs, [(held, held.values)], 0.9)
+    rule = SymbolRule.fit(book, "nearest", obs, [(held, held.values)], 0.9)
     rows, cols, x = some_cells(obs)
-    found = decider.symbols(rows, cols, x, decider.of_rows(obs))
+    found = rule.symbols(rows, cols, x, rule.of_rows(obs))
     expected = [x[i] if book[col] is None else book[col].snap([x[i]])[0] for i, col in enumerate(cols)]
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match='there are no probabilities with decide="nearest"'):
-        decider.proba(0, rows, cols, x, decider.of_rows(obs))
+        rule.proba(0, rows, cols, x, rule.of_rows(obs))
 
 
 def test_columns_of_any_numbers_have_no_probabilities():
     """There is no alphabet to have them of."""
-    decider, obs, _ = fitted()
+    rule, obs, _ = fitted()
     zero = np.zeros(1, dtype=int)
     with pytest.raises(ValueError, match="nor of columns of any numbers"):
-        decider.proba(2, zero, zero + 2, np.ones(1), decider.of_rows(obs))
+        rule.proba(2, zero, zero + 2, np.ones(1), rule.of_rows(obs))
 
 
 def test_one_alphabet_for_all_columns():
@@ -479,12 +479,12 @@ def test_one_alphabet_for_all_columns():
     obs = Observations.from_dense(np.random.default_rng(0).integers(1, 6, (20, 6)))
     _, held = obs.split(0.3)
     guess = held.values + 0.5
-    one = Codebook.single(RATINGS, 6)
-    two = Codebook((RATINGS, None), np.zeros(6, dtype=int))  # as if there were another kind
+    one = ColumnSchema.single(RATINGS, 6)
+    two = ColumnSchema((RATINGS, None), np.zeros(6, dtype=int))  # as if there were another kind
     found = []
     for book in (one, two):
-        decider = Decider.fit(book, "rmse", obs, [(held, guess)])
-        found.append(decider.symbols(*some_cells(obs), decider.of_rows(obs)))
+        rule = SymbolRule.fit(book, "rmse", obs, [(held, guess)])
+        found.append(rule.symbols(*some_cells(obs), rule.of_rows(obs)))
     assert one.one is not None
     assert two.one is None
     np.testing.assert_array_equal(*found)
@@ -493,24 +493,24 @@ def test_one_alphabet_for_all_columns():
 def test_without_anything_held_out_there_is_the_simple_case():
     """Nothing to calibrate on: habits are not used, the Gaussian of the spread is."""
     obs = mixed()
-    decider = Decider.fit(MIXED, "accuracy", obs, [])
+    rule = SymbolRule.fit(MIXED, "accuracy", obs, [])
     for group in (0, 1):
         alphabet, nothing = MIXED.kinds[group], np.zeros(0)
-        expected = Calibration.fit(alphabet, nothing, nothing, decider.usual[group], None, None)
-        np.testing.assert_array_equal(decider.calibrations[group].weights, expected.weights)
-        assert decider.calibrations[group].habits == (0.0, 0.0)
+        expected = Calibration.fit(alphabet, nothing, nothing, rule.usual[group], None, None)
+        np.testing.assert_array_equal(rule.calibrations[group].weights, expected.weights)
+        assert rule.calibrations[group].log_odds == (0.0, 0.0)
 
 
 def test_again_keeps_the_rule_and_counts_anew():
     """More data, and more columns: the calibrations stay, the habits of the columns are those of the data."""
-    decider, _, _ = fitted("mae", min_confidence=0.4)
+    rule, _, _ = fitted("mae", min_confidence=0.4)
     wide = MIXED.widened(2)
     more = Observations.from_dense(np.random.default_rng(3).integers(0, 2, (8, 7)) + np.array([0, 1, 0, 0, 1, 0, 0]))
-    again = decider.again(wide, more)
+    again = rule.again(wide, more)
     assert (again.book, again.decide, again.min_confidence) == (wide, "mae", 0.4)
-    assert again.calibrations is decider.calibrations
-    assert again.usual is decider.usual
-    expected = Habits.of(counted(more, wide, by_row=False), decider.usual)
+    assert again.calibrations is rule.calibrations
+    assert again.usual is rule.usual
+    expected = SymbolLogOdds.of(counted(more, wide, by_row=False), rule.usual)
     for found, table in zip(again.cols.tables, expected.tables, strict=True):
         np.testing.assert_array_equal(found, table)
     assert np.abs(again.cols.tables[0][5:]).max() > 0  # the new columns have habits

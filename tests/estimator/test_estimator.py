@@ -26,13 +26,13 @@ from sklearn.utils import estimator_checks
 
 import snapimpute as si
 from snapimpute import Alphabet, Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import SparseTable, read_table
 from snapimpute.estimator import imputer as estimator
-from snapimpute.estimator import plan
-from snapimpute.estimator.decide import Decider
-from snapimpute.estimator.model import Estimates
-from snapimpute.estimator.recipe import DISCRETE, SPECTRAL, Recipe, best_damping, offsets
+from snapimpute.estimator import tuned as tuned_spec
+from snapimpute.estimator.decide import SymbolRule
+from snapimpute.estimator.model import Predictions
+from snapimpute.estimator.spec import DISCRETE, SPECTRAL, ModelSpec, best_damping, offsets
 from snapimpute.estimator.tuning import Search, choose
 from snapimpute.linalg import LowRank
 from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, FitOptions, SoftImpute
@@ -59,13 +59,13 @@ def X(blocks) -> np.ndarray:  # noqa: N802  a matrix
     return dense(blocks)
 
 
-def nearest(estimate: LowRank, alphabet: str) -> Estimates:
+def nearest(estimate: LowRank, alphabet: str) -> Predictions:
     """What a model with these estimates says that takes the nearest symbol."""
     m, n = estimate.shape
     symbols = Alphabet.of(alphabet)
     one = Observations.from_coo([m - 1], [n - 1], symbols.symbols[:1], (m, n))
-    decider = Decider.fit(Codebook.single(symbols, n), "nearest", one, [])
-    return Estimates(estimate, decider, decider.of_rows(one))
+    rule = SymbolRule.fit(ColumnSchema.single(symbols, n), "nearest", one, [])
+    return Predictions(estimate, rule, rule.of_rows(one))
 
 
 def check_filled(given: np.ndarray, out: np.ndarray, alphabet: Alphabet) -> None:
@@ -351,7 +351,7 @@ def test_nothing_is_tuned_when_everything_is_given(monkeypatch, X):
     def fail(*_: Any, **__: Any) -> None:
         raise AssertionError("tuned")
 
-    monkeypatch.setattr(plan, "Search", fail)
+    monkeypatch.setattr(tuned_spec, "Search", fail)
     imputer = si.SnapImputer("1:5", **GIVEN).fit(X)
     with monkeypatch.context() as patch:
         patch.setattr(estimator, "Search", fail)
@@ -378,7 +378,7 @@ def test_auto_chooses_on_held_out_cells_and_fits_everything_again(X):
     damping = best_damping(observations, "biases", random_state=3)
     choice = choose(
         observations,
-        Recipe(alphabet, center="biases", damping=damping),
+        ModelSpec(alphabet, center="biases", damping=damping),
         **coarse(limits),
     )
     assert imputer.choice_ == choice
@@ -404,25 +404,25 @@ def test_auto_centre_is_the_one_that_predicts_held_out_cells_better(monkeypatch,
     alphabet, limits = Alphabet.of("1:5"), {"max_iter": 100, "tol": 1e-3, "random_state": 0}
     scores = {}
     for center in ("mean", "biases"):
-        recipe = Recipe(alphabet, center=center, damping=best_damping(observations, center))
-        scores[center] = min(c.score for c in choose(observations, recipe, xi=first, **coarse(limits)).tried)
+        spec = ModelSpec(alphabet, center=center, damping=best_damping(observations, center))
+        scores[center] = min(c.score for c in choose(observations, spec, xi=first, **coarse(limits)).tried)
     walked = []
 
     class Noting(Search):
         def _path(self, lams, xi, starts=None):
-            walked.append((self.recipe.center, xi))
+            walked.append((self.spec.center, xi))
             return super()._path(lams, xi, starts)
 
-    monkeypatch.setattr(plan, "Search", Noting)
-    settled = plan.settle(observations, alphabet, xi=xi, options=FitOptions(**limits))
+    monkeypatch.setattr(tuned_spec, "Search", Noting)
+    settled = tuned_spec.tune(observations, alphabet, xi=xi, options=FitOptions(**limits))
     assert walked[:2] == [("mean", first), ("biases", first)]
-    assert {center for center, _ in walked[2:]} == ({settled.recipe.center} if xi == "auto" else set())
-    assert settled.recipe.center == min(scores, key=lambda center: scores[center])
-    assert settled.recipe.center == ("biases" if biased else "mean")
+    assert {center for center, _ in walked[2:]} == ({settled.spec.center} if xi == "auto" else set())
+    assert settled.spec.center == min(scores, key=lambda center: scores[center])
+    assert settled.spec.center == ("biases" if biased else "mean")
     if xi == "auto":
         assert {c.xi for c in settled.choice.tried} > {0.0}
     else:
-        assert min(c.score for c in settled.choice.tried) == scores[settled.recipe.center]
+        assert min(c.score for c in settled.choice.tried) == scores[settled.spec.center]
         assert settled.xi == xi
 
 
@@ -465,7 +465,7 @@ NO_XI = {*NO_LAM, "low-rank-sparse"}
 
 def treated_by(name: str) -> str:
     """A spectral penalty that the solver treats."""
-    return "rank" if SOLVERS[name].card.spectral == ("rank",) else "nuclear"
+    return "rank" if SOLVERS[name].info.spectral == ("rank",) else "nuclear"
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -530,28 +530,28 @@ def test_what_a_solver_has_no_use_for_is_not_tuned(monkeypatch, X, name):
             assert (xi > 0) == (name == "mm")  # ξ = 0 comes first, but for MM, which needs one above 0
             raise Asked
 
-    monkeypatch.setattr(plan, "Search", Noting)
+    monkeypatch.setattr(tuned_spec, "Search", Noting)
     observations, alphabet = Observations.from_dense(X), Alphabet.of("1:5")
     expected = (1.0 if name in NO_LAM else "auto", 0.0 if name in NO_XI else "auto")
     for solver in (name, SOLVERS[name]()):
         open_ones = {"spectral": treated_by(name), "solver": solver}
         open_ones["discrete"] = "l0-fractional" if name == "mm" else "l1"
         if "auto" not in expected:
-            settled = plan.settle(observations, alphabet, center="mean", **open_ones)
+            settled = tuned_spec.tune(observations, alphabet, center="mean", **open_ones)
             assert (settled.lam, settled.xi, settled.choice) == (*expected, None)
         else:
             with pytest.raises(Asked):
-                plan.settle(observations, alphabet, center="mean", **open_ones)
+                tuned_spec.tune(observations, alphabet, center="mean", **open_ones)
             assert asked[-1] == (*expected, solver)
         with pytest.raises(Asked):  # the centre is always worth a try
-            plan.settle(observations, alphabet, **open_ones)
+            tuned_spec.tune(observations, alphabet, **open_ones)
         assert asked[-1] == (*expected, solver)
         given = {"center": "mean", "lam": 2.0, "xi": 0.1, **open_ones}
         if name in NO_XI:
             with pytest.raises(ValueError, match=r"does not treat a discrete term.*Solvers that fit"):
-                plan.settle(observations, alphabet, **given)
+                tuned_spec.tune(observations, alphabet, **given)
         else:
-            given_ones = plan.settle(observations, alphabet, **given)
+            given_ones = tuned_spec.tune(observations, alphabet, **given)
             assert (given_ones.lam, given_ones.xi) == (2.0, 0.1)
 
 
@@ -564,8 +564,8 @@ def test_auto_tunes_both_strengths(monkeypatch, X):
             asked.append((lam, xi, self.fits[0].solver))
             return super().plain(lam, xi)
 
-    monkeypatch.setattr(plan, "Search", Noting)
-    plan.settle(
+    monkeypatch.setattr(tuned_spec, "Search", Noting)
+    tuned_spec.tune(
         Observations.from_dense(X[:12, :10]), Alphabet.of("1:5"), center="mean", options=FitOptions(max_iter=20)
     )
     assert asked == [("auto", "auto", "auto")]

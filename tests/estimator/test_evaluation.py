@@ -12,15 +12,15 @@ import pytest
 import snapimpute as si
 from snapimpute import Alphabet, Observations
 from snapimpute.data.datasets import low_rank_alphabet
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.evaluation import Evaluation, _baselines, _column_modes, _rounded, _way, check, evaluate
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.recipe import DAMPING
+from snapimpute.estimator.spec import DAMPING
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 
 NAN = float("nan")
-FIVE = Codebook.single(Alphabet.of("1:5"), 3)
+FIVE = ColumnSchema.single(Alphabet.of("1:5"), 3)
 KNOWN = Observations.from_dense([[1, 5, NAN], [1, 4, NAN], [2, NAN, NAN], [NAN, 4, NAN]])
 HIDDEN = Observations.from_coo([3, 2, 0, 1], [0, 1, 2, 2], [1.0, 4, 5, 1], (4, 3))  # stored by row
 TRUTH = [5.0, 1, 4, 1]
@@ -100,7 +100,7 @@ def test_damped_biases():
 
 def test_modes_of_columns_of_every_kind():
     """Symbols, labels, means of any numbers; an empty column gets what is usual in its kind."""
-    book = Codebook.of([Alphabet.of("1:5"), Alphabet.of("1:5"), ["n", "y"], ["n", "y"], None, None], 6)
+    book = ColumnSchema.of([Alphabet.of("1:5"), Alphabet.of("1:5"), ["n", "y"], ["n", "y"], None, None], 6)
     table = [[2, NAN, 1, NAN, 10, NAN], [2, NAN, 1, NAN, 20, NAN], [5, NAN, 0, NAN, 60, NAN]]
     np.testing.assert_allclose(_column_modes(Observations.from_dense(table), book), [2, 2, 1, 1, 30, 30])
     nothing = Observations.from_dense([[NAN, NAN, 1, 0, NAN, NAN]])
@@ -115,8 +115,8 @@ def test_the_most_common_symbol_needs_one_alphabet(mixed, found):
 
 # -------------------------------------------------------------------- scores, by hand
 def test_columns_count_in_units_of_their_range():
-    """1..5 has four units, n and y one, any numbers what the codebook says; only symbols can be right."""
-    book = Codebook.of([Alphabet.of("1:5"), ["n", "y"], None], 3)
+    """1..5 has four units, n and y one, any numbers what the schema says; only symbols can be right."""
+    book = ColumnSchema.of([Alphabet.of("1:5"), ["n", "y"], None], 3)
     hidden = Observations.from_dense([[5.0, 1, 100], [1.0, 0, 100]])
     scale = np.array([4.0, 1, 50])
     estimate = np.array([2.6, 0.4, 125, 1.2, 0.1, 50])
@@ -220,12 +220,12 @@ def test_reliability_at_the_edge_of_a_bin(found):
 def test_reliability_of_several_kinds_is_of_all_their_cells(mixed):
     """As if right or wrong had been asked of each cell by itself."""
     sure, right = [], []
-    for kind, alphabet in enumerate(mixed.codebook.kinds):
+    for kind, alphabet in enumerate(mixed.schema.kinds):
         p = mixed.proba[kind]
         assert (p is None) == (alphabet is None)
         if alphabet is None:
             continue
-        truth = mixed.hidden.values[mixed.codebook.inside(kind, mixed.hidden.cols)]
+        truth = mixed.hidden.values[mixed.schema.inside(kind, mixed.hidden.cols)]
         assert p.shape == (truth.size, len(alphabet))
         sure += p.max(axis=1).tolist()
         right += (alphabet.symbols[p.argmax(axis=1)] == truth).tolist()
@@ -386,7 +386,7 @@ def test_rounding_has_the_best_strength_of_its_own():
 # -------------------------------------------------------------------- labels and floats
 def test_labels(mixed):
     """Symbols of labels are their positions, in the truth and in what was written."""
-    book = mixed.codebook
+    book = mixed.schema
     assert [None if kind is None else kind.labels for kind in book.kinds] == [None, ("n", "y"), None]
     inside = np.isin(mixed.hidden.cols, [6, 7, 8])
     assert set(mixed.ours.symbols[inside]) <= {0.0, 1.0}

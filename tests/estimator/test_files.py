@@ -20,9 +20,9 @@ from safetensors.numpy import load_file, save_file
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import snapimpute as si
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import files as model_io
-from snapimpute.estimator.recipe import Recipe
+from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuning import Choice
 from snapimpute.solvers.serialise import Decoder, Encoder
 
@@ -154,7 +154,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path, case):
 
 def a_symbol(imputer: si.SnapImputer) -> list[Any]:
     """Some symbol of column 2."""
-    book: Codebook = imputer._model.codebook
+    book: ColumnSchema = imputer._model.schema
     return [book[2].decode(book[2].symbols[:1])[0]]
 
 
@@ -383,11 +383,11 @@ def test_a_file_of_version_2_is_read():
 
 def test_what_a_class_was_given_since_has_its_default():
     """A file from before a field was declared is read; one with a field that nobody declared is not."""
-    recipe = Recipe(si.Alphabet.of("0,1"), "lsp", None, theta=3.0)
+    spec = ModelSpec(si.Alphabet.of("0,1"), "lsp", None, theta=3.0)
     encoder = Encoder(model_io._known(), {})
-    kind, name, content = encoder.node(recipe)
+    kind, name, content = encoder.node(spec)
 
-    def read(content: dict[str, Any]) -> Recipe:
+    def read(content: dict[str, Any]) -> ModelSpec:
         return Decoder(model_io._known(), {}, encoder.tensors).value([kind, name, content])
 
     assert read(content).theta == 3.0

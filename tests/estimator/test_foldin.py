@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 import snapimpute as si
 from snapimpute import L1, Alphabet, LowRank, Nuclear, Observations, Problem
 from snapimpute.estimator import model
-from snapimpute.estimator.foldin import Base, curvatures, fold_in, shrinkage
-from snapimpute.estimator.recipe import CENTERS, Recipe, offsets
+from snapimpute.estimator.foldin import OffsetModel, curvatures, fold_in, shrinkage
+from snapimpute.estimator.spec import CENTERS, ModelSpec, offsets
 from snapimpute.linalg.kernels import lanes_solve
 from snapimpute.penalties import ByColumn
 from snapimpute.solvers import solve
@@ -51,8 +51,8 @@ def row_objective(c: np.ndarray, problem: Problem, V: np.ndarray, w: np.ndarray)
 @pytest.mark.parametrize("center", [None, *CENTERS])
 def test_rows_of_a_converged_fit_fold_in_to_themselves(table, spectral, xi, center):
     """A row of the fit, given by its observed cells alone, gets the estimates that it had in the fit."""
-    recipe = Recipe(Alphabet.of("1:5"), spectral, "l1", center)
-    problem = recipe.problem(table, SPECTRAL[spectral], xi)
+    spec = ModelSpec(Alphabet.of("1:5"), spectral, "l1", center)
+    problem = spec.problem(table, SPECTRAL[spectral], xi)
     x = solve(problem, tol=1e-10, max_iter=20_000).x
     assert x.rank > 0
     w = shrinkage(problem, x)
@@ -60,7 +60,7 @@ def test_rows_of_a_converged_fit_fold_in_to_themselves(table, spectral, xi, cent
     np.testing.assert_allclose(again, x.to_dense(), atol=2e-5)
     some = table.take((table.rows >= 10) & (table.rows < 15))  # nothing depends on the other rows
     few = Observations.from_coo(some.rows - 10, some.cols, some.values, (5, 20))
-    base = Base.of(table, center, recipe.damping).offsets(few, 5)
+    base = OffsetModel.of(table, center, spec.damping).offsets(few, 5)
     part = fold_in(Problem(few, Nuclear(1.0), problem.discrete if xi else None, base), x.V, w) @ x.V.T
     np.testing.assert_allclose(part, x.to_dense()[10:15], atol=2e-5)
 
@@ -68,14 +68,14 @@ def test_rows_of_a_converged_fit_fold_in_to_themselves(table, spectral, xi, cent
 def test_shrinkage_of_the_nuclear_norm_is_lam_by_singular_value(table):
     """w = λ/s where the fit has converged, with a discrete term or without."""
     for xi in (0.0, 0.02):
-        problem = Recipe(Alphabet.of("1:5"), center="mean").problem(table, 2.0, xi)
+        problem = ModelSpec(Alphabet.of("1:5"), center="mean").problem(table, 2.0, xi)
         x = solve(problem, tol=1e-11, max_iter=20_000).x
         np.testing.assert_allclose(shrinkage(problem, x), 2.0 / x.s, rtol=1e-5)
 
 
 def test_shrinkage_is_the_slope_of_the_penalty(table):
     """For the log-sum penalty w = λ / ((s + θ) s)."""
-    problem = Recipe(Alphabet.of("1:5"), "lsp", center="mean").problem(table, 4.0, 0.0)
+    problem = ModelSpec(Alphabet.of("1:5"), "lsp", center="mean").problem(table, 4.0, 0.0)
     x = solve(problem, tol=1e-11, max_iter=20_000).x
     np.testing.assert_allclose(shrinkage(problem, x), 4.0 / (x.s + 2.0) / x.s, rtol=1e-5)
 
@@ -153,18 +153,18 @@ def test_curvatures_are_those_of_each_column():
 # -------------------------------------------------------------------- offsets
 @pytest.mark.parametrize("center", CENTERS)
 def test_offsets_of_the_rows_of_a_fit_are_those_of_the_recipe(table, center):
-    """The same numbers as `recipe.offsets`, so that nothing changes for rows that were part of the fit."""
+    """The same numbers as `spec.offsets`, so that nothing changes for rows that were part of the fit."""
     for damping in ((5.0, 5.0), (1.0, 30.0)):
         expected = offsets(table, center, damping).to_dense()
-        found = Base.of(table, center, damping).offsets(table, 30).to_dense()
+        found = OffsetModel.of(table, center, damping).offsets(table, 30).to_dense()
         np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert offsets(table, None) is Base.of(table, None, damping).offsets(table, 30) is None
+    assert offsets(table, None) is OffsetModel.of(table, None, damping).offsets(table, 30) is None
 
 
 @pytest.mark.parametrize("center", [None, *CENTERS])
 def test_cold_rows_get_the_mean_and_the_bias_of_the_column(table, center):
     """A row of which nothing is known has the bias 0; so has a column, which gets that of the row."""
-    base = Base.of(table, center, (5.0, 5.0))
+    base = OffsetModel.of(table, center, (5.0, 5.0))
     mean = table.values.mean()
     bias = np.zeros(20) if center in (None, "mean", "rows") else base.col_biases
     for nothing, rows in ((None, 3), (table, 30)):
@@ -189,7 +189,11 @@ def test_tables_without_any_value_are_filled(table, center, xi):
     X = np.full((30, 20), np.nan)
     X[table.rows, table.cols] = table.values
     imputer = si.SnapImputer("1:5", lam=1.0, xi=xi, center=center, decide="nearest").fit(X)
-    bias = np.zeros(20) if center in (None, "mean", "rows") else Base.of(table, center, imputer.damping_).col_biases
+    bias = (
+        np.zeros(20)
+        if center in (None, "mean", "rows")
+        else OffsetModel.of(table, center, imputer.damping_).col_biases
+    )
     expected = table.values.mean() + bias
     np.testing.assert_allclose(imputer.predict_mean(4, np.arange(20)), expected)
     symbols = imputer.alphabet_.snap(expected)

@@ -33,7 +33,7 @@ STATE = "x x_observed iteration change certificate terms final"
 PINNED: dict[str, str] = {
     "alphabet": "symbols labels",
     "barrier": "rho row whole",
-    "calibration": "alphabet middle spread weights habits",
+    "calibration": "alphabet middle spread weights log_odds",
     "candidate": "lam xi score rank n_iter error",
     "choice": "best tried metric held_out verdict",
     "column schema": "kinds which",
@@ -43,7 +43,7 @@ PINNED: dict[str, str] = {
     "loss multinomial": "symbols",
     "loss thresholds": "thresholds",
     "low-rank matrix": "U s V",
-    "model": "codebook scale x base shown offsets discrete shrink decider habits",
+    "model": "schema scale x base shown offsets discrete shrink rule log_odds",
     "model specification": "alphabet spectral discrete center weights damping theta",
     "objective terms": "fit spectral discrete constrained",
     "observations": "rows cols values shape row_labels col_labels",
@@ -105,7 +105,7 @@ PINNED: dict[str, str] = {
     "status": "code message advice",
     "symbol log-odds": "tables",
     "symbol rule": "book decide calibrations usual cols min_confidence",
-    "tuned specification": "recipe lam xi choice",
+    "tuned specification": "spec lam xi choice",
     "verdict": "plain aware gain error count metric",
 }
 """Every class that may stand in a file or counts in a digest: its name, and its fields."""

@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 import snapimpute as si
 from snapimpute import Observations
 from snapimpute.data.datasets import low_rank_alphabet
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.model import in_units
-from snapimpute.estimator.plan import TuningInterruptedError, settle
+from snapimpute.estimator.tuned import TuningInterruptedError, tune
 from snapimpute.estimator.tuning import Candidate, Search
 from snapimpute.solvers import APG
 
@@ -211,7 +211,7 @@ def test_an_interruption_before_anything_was_tried_keeps_nothing(monkeypatch):
     def stop(*args: Any, **more: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("snapimpute.estimator.plan.best_damping", stop)
+    monkeypatch.setattr("snapimpute.estimator.tuned.best_damping", stop)
     imputer = si.SnapImputer("1:5")
     with pytest.raises(KeyboardInterrupt):
         imputer.fit(DATA)
@@ -219,21 +219,21 @@ def test_an_interruption_before_anything_was_tried_keeps_nothing(monkeypatch):
         imputer.transform(DATA)
 
 
-def test_the_error_of_an_interrupted_choice_has_a_plan():
-    """`settle` raises it with the best that was found; it is a KeyboardInterrupt for all others."""
+def test_the_error_of_an_interrupted_choice_has_the_best():
+    """`tune` raises it with the best that was found; it is a KeyboardInterrupt for all others."""
     assert issubclass(TuningInterruptedError, KeyboardInterrupt)
-    seen, book = Seen(4), Codebook.single(si.Alphabet.of("1:5"), 20)
+    seen, book = Seen(4), ColumnSchema.single(si.Alphabet.of("1:5"), 20)
     known = in_units(DATA, book.scale(DATA.cols, DATA.values))
     with pytest.raises(TuningInterruptedError) as caught:
-        settle(known, si.Alphabet.of("1:5"), center="mean", progress=seen)
-    plan = caught.value.plan
-    assert plan.choice is not None
-    assert plan.choice.tried == tuple(seen)
-    assert (plan.lam, plan.xi) == (plan.choice.lam, plan.choice.xi)
-    assert plan.recipe.center == "mean"
+        tune(known, si.Alphabet.of("1:5"), center="mean", progress=seen)
+    tuned = caught.value.tuned
+    assert tuned.choice is not None
+    assert tuned.choice.tried == tuple(seen)
+    assert (tuned.lam, tuned.xi) == (tuned.choice.lam, tuned.choice.xi)
+    assert tuned.spec.center == "mean"
     best = min(seen, key=lambda one: one.score)
-    assert plan.lam >= best.lam  # the largest that is as good
-    assert plan.choice.held_out
+    assert tuned.lam >= best.lam  # the largest that is as good
+    assert tuned.choice.held_out
 
 
 def test_an_interruption_in_a_fit_of_the_tuning(monkeypatch):

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from snapimpute import L1, Alphabet, Nuclear, Observations, solve
 from snapimpute.data.datasets import low_rank_alphabet
-from snapimpute.data.schema import Codebook
-from snapimpute.estimator import plan, tuning
-from snapimpute.estimator.plan import Plan
-from snapimpute.estimator.recipe import SPECTRAL, Recipe
+from snapimpute.data.schema import ColumnSchema
+from snapimpute.estimator import tuned as tuned_spec
+from snapimpute.estimator import tuning
+from snapimpute.estimator.spec import SPECTRAL, ModelSpec
+from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import (
     ABOVE,
     PATIENCE,
@@ -38,7 +39,7 @@ from snapimpute.solvers.loop import run
 from snapimpute.solvers.options import TUNING
 
 DATA = low_rank_alphabet((30, 24), rank=2, alphabet="1:5", kind="quantised", observed=0.6, noise=0.1, random_state=4)
-RECIPE = Recipe(DATA.alphabet, center="mean")
+RECIPE = ModelSpec(DATA.alphabet, center="mean")
 
 
 def cells(observations: Observations) -> set[tuple[int, int]]:
@@ -56,7 +57,7 @@ def solved(monkeypatch) -> list[dict[str, Any]]:
         return calls[-1]["result"]
 
     monkeypatch.setattr(tuning, "run", spy)
-    monkeypatch.setattr(plan, "run", spy)
+    monkeypatch.setattr(tuned_spec, "run", spy)
     return calls
 
 
@@ -312,7 +313,7 @@ def test_the_largest_lambda_as_good_as_the_best_is_taken(solved, metric, seed):
 
 def test_a_final_fit_comes_down_the_path_of_the_choice(solved):
     """Where the answer depends on the start, the fit of everything starts as the one that was chosen did."""
-    recipe = Recipe(DATA.alphabet, discrete="l0", center="mean")
+    spec = ModelSpec(DATA.alphabet, discrete="l0", center="mean")
     plain = [Candidate(lam, 0.0, 0.5, 1, 1) for lam in (8.0, 4.0, 2.0)]
     late = [Candidate(lam, 0.01, 0.4, 1, 1) for lam in (4.0, 2.0, 1.0)]
     for chosen, walked in (
@@ -322,7 +323,7 @@ def test_a_final_fit_comes_down_the_path_of_the_choice(solved):
     ):
         solved.clear()
         choice = Choice(chosen, (*plain, *late), "error")
-        Plan(recipe, chosen.lam, chosen.xi, choice).fit(DATA.observations, options=FitOptions(max_iter=5))
+        TunedSpec(spec, chosen.lam, chosen.xi, choice).fit(DATA.observations, options=FitOptions(max_iter=5))
         assert [(call["problem"].spectral.lam, call["problem"].discrete.xi) for call in solved] == walked
         for before, call in itertools.pairwise(solved):
             assert call["x0"] is before["result"].x
@@ -426,12 +427,12 @@ def test_every_fit_runs_the_solver_asked_for(solved, solver, ran):
 def test_without_a_name_the_solver_is_chosen_for_each_problem(solved):
     """The default is "auto": another penalty, another solver."""
     for spectral in ("nuclear", "mcp"):
-        choose(DATA.observations, Recipe(DATA.alphabet, spectral, center="mean"), lam=4.0, xi=0.0)
+        choose(DATA.observations, ModelSpec(DATA.alphabet, spectral, center="mean"), lam=4.0, xi=0.0)
     assert [call["result"].settings["solver"].split("(")[0] for call in solved] == ["APG", "NIAPG"]
 
 
 def test_a_solver_without_use_for_lambda_can_be_chosen_by_its_score(solved):
-    """Where only the recipe is open, a single candidate is scored: the λ and ξ given."""
+    """Where only the specification is open, a single candidate is scored: the λ and ξ given."""
     choice = choose(DATA.observations, RECIPE, lam=1.0, xi=0.0, solver="svt", max_iter=30)
     assert [(c.lam, c.xi) for c in choice.tried] == [(1.0, 0.0)]
     assert len(solved) == 1
@@ -442,9 +443,9 @@ def test_a_solver_without_use_for_lambda_can_be_chosen_by_its_score(solved):
 @pytest.mark.parametrize("center", [None, "mean", "biases"])
 def test_the_largest_lambda_is_where_the_fit_becomes_zero(center):
     """Just above it nothing is left of X, just below something is."""
-    recipe = Recipe(DATA.alphabet, center=center)
-    top = largest_lam(DATA.observations, recipe)
-    ranks = [solve(recipe.problem(DATA.observations, f * top, 0.0), APG(), max_iter=5).x.rank for f in (1.001, 0.98)]
+    spec = ModelSpec(DATA.alphabet, center=center)
+    top = largest_lam(DATA.observations, spec)
+    ranks = [solve(spec.problem(DATA.observations, f * top, 0.0), APG(), max_iter=5).x.rank for f in (1.001, 0.98)]
     assert ranks == [0, 1]
 
 
@@ -458,16 +459,16 @@ def test_the_largest_lambda_of_a_constant_table_is_positive():
 @pytest.mark.parametrize("name", SPECTRAL)
 def test_the_lambda_grid_falls_in_thresholds(name):
     """The thresholds fall by one ratio from the largest singular value down, the same for every penalty."""
-    recipe = Recipe(DATA.alphabet, name, center="mean")
-    grid = lam_grid(DATA.observations, recipe)
-    ladder = largest_lam(DATA.observations, recipe) * tuning.LAM_RATIO ** np.arange(1, tuning.LAM_STEPS + 1)
+    spec = ModelSpec(DATA.alphabet, name, center="mean")
+    grid = lam_grid(DATA.observations, spec)
+    ladder = largest_lam(DATA.observations, spec) * tuning.LAM_RATIO ** np.arange(1, tuning.LAM_STEPS + 1)
     np.testing.assert_allclose([SPECTRAL[name](lam).threshold() for lam in grid], ladder, rtol=1e-11)
     assert {type(lam) for lam in grid} == {float}
 
 
 def test_the_lambda_grid_where_it_is_known():
     """λ is the threshold t itself for most penalties, t² for the log-sum with θ = √λ, t²/2 for the rank."""
-    grids = {name: lam_grid(DATA.observations, Recipe(DATA.alphabet, name, center="mean")) for name in SPECTRAL}
+    grids = {name: lam_grid(DATA.observations, ModelSpec(DATA.alphabet, name, center="mean")) for name in SPECTRAL}
     t = grids.pop("nuclear")
     np.testing.assert_allclose(np.divide(t[1:], t[:-1]), tuning.LAM_RATIO)
     np.testing.assert_allclose(grids.pop("lsp"), np.square(t), rtol=1e-11)
@@ -484,16 +485,16 @@ def test_the_xi_grid_has_zero_and_the_unit_of_the_smallest_gap(alphabet, discret
     """ξ = 0 is always tried, and first; the others are in units of the gap between symbols."""
     alphabet = Alphabet.of(alphabet)
     X = alphabet.symbols[np.random.default_rng(0).integers(len(alphabet), size=(8, 6))]
-    choice = choose(Observations.from_dense(X), Recipe(alphabet, discrete=discrete), lam=1e6)
+    choice = choose(Observations.from_dense(X), ModelSpec(alphabet, discrete=discrete), lam=1e6)
     assert [c.xi for c in choice.tried] == [unit * step for step in XI_STEPS]
     assert choice.tried[0].xi == 0.0
 
 
 def test_closed_strengths_are_not_searched():
     """Penalty objects leave one candidate for their strength."""
-    choice = choose(DATA.observations, Recipe(DATA.alphabet, Nuclear(3.0), L1("1:5", 0.01), "mean"))
+    choice = choose(DATA.observations, ModelSpec(DATA.alphabet, Nuclear(3.0), L1("1:5", 0.01), "mean"))
     assert len(choice.tried) == 1
-    choice = choose(DATA.observations, Recipe(DATA.alphabet, Nuclear(3.0), None, "mean"))
+    choice = choose(DATA.observations, ModelSpec(DATA.alphabet, Nuclear(3.0), None, "mean"))
     assert len(choice.tried) == 1
 
 
@@ -539,7 +540,7 @@ def test_too_few_entries_to_hold_out():
 
 
 # -------------------------------------------------------------------- losses
-MIXED = Codebook.of(["0,1", "1:5", None, "0,1"], 4)
+MIXED = ColumnSchema.of(["0,1", "1:5", None, "0,1"], 4)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 2, st.floats(-3, 9)), min_size=1, max_size=30))
@@ -562,7 +563,7 @@ def test_losses_go_by_the_alphabet_of_the_column(drawn):
 
 def test_losses_of_columns_left_alone_are_squared():
     """A column that is not ours has no symbols to be wrong about."""
-    book = Codebook.of({0: "0,1", 1: None}, 2, leave=True)
+    book = ColumnSchema.of({0: "0,1", 1: None}, 2, leave=True)
     held = Observations.from_dense([[1.0, 7.0]])
     np.testing.assert_allclose(losses("error", held, np.array([0.4, 5.0]), book), [1.0, 4.0])
 
@@ -571,8 +572,8 @@ def test_several_alphabets_are_chosen_for_at_once():
     """The score of a table of several alphabets is the mean of what its columns lose."""
     rng = np.random.default_rng(2)
     X = np.column_stack([rng.integers(0, 2, (20, 4)), rng.integers(1, 6, (20, 4)), rng.normal(size=(20, 2))])
-    book = Codebook.of(["0,1"] * 4 + ["1:5"] * 4 + [None] * 2, 10)
-    choice = choose(Observations.from_dense(X), Recipe(book, center="columns"), lam=[3.0, 1.0], xi=[0.0, 0.1])
+    book = ColumnSchema.of(["0,1"] * 4 + ["1:5"] * 4 + [None] * 2, 10)
+    choice = choose(Observations.from_dense(X), ModelSpec(book, center="columns"), lam=[3.0, 1.0], xi=[0.0, 0.1])
     (held,) = choice.held_out
     assert choice.best.score == pytest.approx(losses("error", held.observations, held.estimate, book).mean())
     assert choice.verdict is not None
@@ -581,4 +582,4 @@ def test_several_alphabets_are_chosen_for_at_once():
 def test_losses_refuse_an_unknown_metric():
     """The scoring function itself checks its metric."""
     with pytest.raises(ValueError, match="metric must be"):
-        losses("kappa", Observations.from_dense([[1.0]]), np.ones(1), Codebook.single(DATA.alphabet, 1))
+        losses("kappa", Observations.from_dense([[1.0]]), np.ones(1), ColumnSchema.single(DATA.alphabet, 1))

@@ -32,7 +32,7 @@ def whole() -> np.ndarray:
 
 def objective(imputer: si.SnapImputer, X: np.ndarray) -> float:
     """What was minimised, at the factors of a fit to X."""
-    problem = imputer._plan.recipe.problem(Observations.from_dense(X), imputer.lam_, imputer.xi_)
+    problem = imputer._tuned.spec.problem(Observations.from_dense(X), imputer.lam_, imputer.xi_)
     return problem.objective(imputer._model.x)
 
 
@@ -67,7 +67,7 @@ def test_partial_fit_is_a_fit_of_everything_at_the_same_strengths(whole, kind, p
     damping = imputer.damping_
     assert imputer.partial_fit(*cells_of(whole, late)) is imputer
     known = Observations.from_dense(whole)
-    everything = imputer._plan.fit(known, options=FitOptions(**EXACT))  # from nothing, with the same damping too
+    everything = imputer._tuned.fit(known, options=FitOptions(**EXACT))  # from nothing, with the same damping too
     assert (imputer.n_features_in_, imputer.left_.shape[0]) == (14, 24)
     assert (imputer.lam_, imputer.xi_, imputer.damping_) == (1.0, params["xi"], damping)
     assert objective(imputer, whole) == pytest.approx(everything.history["objective"][-1], rel=1e-5)

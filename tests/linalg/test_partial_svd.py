@@ -170,8 +170,8 @@ def test_all_triplets_above_a_threshold_are_returned(matrix, k, share, path):
     values = np.linalg.svd(matrix, compute_uv=False)
     edges = np.concatenate([[values[0] * 1.5], values[values > 1e-9 * values[0]], [0.0]])
     gaps = np.flatnonzero(edges[:-1] - edges[1:] > 1e-6 * values[0])  # none inside a repeated value
-    place = gaps[round(share * (gaps.size - 1))]
-    above = (edges[place] + edges[place + 1]) / 2
+    backend = gaps[round(share * (gaps.size - 1))]
+    above = (edges[backend] + edges[backend + 1]) / 2
     found = partial_svd(Dense(matrix), k, above=above, tol=1e-10, max_passes=300)
     check_triplets(matrix, found, int((values > above).sum()))
 
@@ -299,8 +299,8 @@ def test_at_least_so_many_come_back_though_below_the_threshold(matrix, at_least,
     """All triplets above the threshold, or the leading ``at_least`` where those are more, and just as accurate."""
     values = np.linalg.svd(matrix, compute_uv=False)
     edges = np.concatenate([[values[0] * 1.5], values[values > 1e-9 * values[0]], [0.0]])
-    place = int(np.argmax(edges[:-1] - edges[1:] > 1e-6 * values[0]))
-    above = (edges[place] + edges[place + 1]) / 2
+    backend = int(np.argmax(edges[:-1] - edges[1:] > 1e-6 * values[0]))
+    above = (edges[backend] + edges[backend + 1]) / 2
     for edge in (above, 2 * values[0]):
         found = partial_svd(Dense(matrix), k, above=edge, at_least=at_least, tol=1e-10, max_passes=300)
         check_triplets(matrix, found, min(max(int((values > edge).sum()), at_least), values.size))

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import snapimpute as si
 from snapimpute.base import threads
 from snapimpute.linalg import Dense, tiled
-from snapimpute.linalg.backend import Need
+from snapimpute.linalg.backend import Accuracy
 from snapimpute.problem import sampling
 from snapimpute.problem.sampling import DAMPING, GROWTH, NOISE, WEIGHT, Sampler, compressed
 from snapimpute.solvers import (
@@ -44,7 +44,7 @@ def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---------------------------------------------------------------- tools
 SHAPE = (48, 36)
-LOOSE = Need(threshold=1e6)
+LOOSE = Accuracy(threshold=1e6)
 """A threshold so large that the sample may be as small as it ever is."""
 
 
@@ -112,7 +112,7 @@ def test_step_is_right_on_average(name, step, gamma):
     tries, total, squares = 200, np.zeros(SHAPE), np.zeros(SHAPE)
     for seed in range(tries):
         sampled = drawn(problem, seed, iteration=seed % 7)
-        A = sampled.gradient_step(*y, step, gamma=gamma, need=LOOSE).to_dense() - exact
+        A = sampled.gradient_step(*y, step, gamma=gamma, accuracy=LOOSE).to_dense() - exact
         assert sampled.sampler.fraction > 1
         total += A
         squares += A**2
@@ -134,7 +134,9 @@ def test_samples_of_a_step_differ_only_in_the_remainder():
         problem = small_problem(penalty, biases(SHAPE) if biased else None)
         y = somewhere(problem)
         exact = problem.gradient_step(*y, 1.0).to_dense()
-        strict = drawn(problem, 0).gradient_step(*y, 1.0, need=Need(threshold=1e-9))  # no noise is small enough
+        strict = drawn(problem, 0).gradient_step(
+            *y, 1.0, accuracy=Accuracy(threshold=1e-9)
+        )  # no noise is small enough
         assert_allclose(strict.to_dense(), exact, atol=1e-12)
 
 
@@ -147,7 +149,7 @@ def test_norm_of_the_noise():
         norms = []
         for k in range(8):
             sampled = drawn(problem, k)
-            norms.append(np.linalg.norm(sampled.gradient_step(*y, 1.0, need=LOOSE).to_dense() - exact, 2))
+            norms.append(np.linalg.norm(sampled.gradient_step(*y, 1.0, accuracy=LOOSE).to_dense() - exact, 2))
         stated = sampled.sampler.columns()["noise"] * LOOSE.threshold  # nothing was averaged
         assert 1 / 3 <= np.mean(norms) / stated <= 3
 
@@ -166,13 +168,13 @@ def test_compressed_keeps_what_meets_the_bases(m, n, left, right, seed):
     assert_allclose(out.rmatmat(L), A.T @ L, atol=1e-12)
 
 
-def step_matrices(problem: si.Problem, sampler: Sampler, ys: list[Any], need: Need) -> list[np.ndarray]:
+def step_matrices(problem: si.Problem, sampler: Sampler, ys: list[Any], accuracy: Accuracy) -> list[np.ndarray]:
     """The steps from one point after the other, in one iteration after the other."""
     sampled = replace(problem, sampler=sampler)
     out = []
     for t, y in enumerate(ys, start=1):
         sampled.begin(t)
-        out.append(sampled.gradient_step(*y, 1.0, need=need).to_dense())
+        out.append(sampled.gradient_step(*y, 1.0, accuracy=accuracy).to_dense())
     return out
 
 
@@ -185,7 +187,7 @@ def test_weight_of_the_past():
     past = None
     for t, (y, A) in enumerate(zip(ys, got, strict=True), start=1):
         fixed = A - remainder_part(problem, y, A)  # line and correction
-        fresh = drawn(problem, 5, t).gradient_step(*y, 1.0, need=LOOSE).to_dense() - fixed
+        fresh = drawn(problem, 5, t).gradient_step(*y, 1.0, accuracy=LOOSE).to_dense() - fixed
         average = fresh if past is None else WEIGHT * fresh + (1 - WEIGHT) * past
         assert_allclose(A - fixed, average, atol=1e-6)
         past = kept(average, left, right)
@@ -207,14 +209,14 @@ def test_same_iteration_same_sample():
     """A step that is taken again in its iteration sees the same sample and the same past; in the next, others."""
     problem = replace(small_problem(), sampler=Sampler(1))
     y, (left, right) = somewhere(problem), bases(SHAPE, 4, 6)
-    need = LOOSE._replace(left=left, right=right)
+    accuracy = LOOSE._replace(left=left, right=right)
     problem.begin(1)
-    problem.gradient_step(*y, 1.0, need=need)
+    problem.gradient_step(*y, 1.0, accuracy=accuracy)
     problem.begin(2)
-    first, again = (problem.gradient_step(*y, 1.0, need=need).to_dense() for _ in range(2))
+    first, again = (problem.gradient_step(*y, 1.0, accuracy=accuracy).to_dense() for _ in range(2))
     assert_array_equal(first, again)
     problem.begin(3)
-    assert not np.allclose(problem.gradient_step(*y, 1.0, need=need).to_dense(), first)
+    assert not np.allclose(problem.gradient_step(*y, 1.0, accuracy=accuracy).to_dense(), first)
 
 
 def test_past_of_another_gamma_is_forgotten():
@@ -222,10 +224,10 @@ def test_past_of_another_gamma_is_forgotten():
     problem, y = small_problem(), somewhere(small_problem())
     left, right = bases(SHAPE, 4, 6)
     sampled = drawn(problem, 2, 1)
-    sampled.gradient_step(*y, 1.0, gamma=0.5, need=LOOSE._replace(left=left, right=right))
+    sampled.gradient_step(*y, 1.0, gamma=0.5, accuracy=LOOSE._replace(left=left, right=right))
     sampled.begin(2)
-    A = sampled.gradient_step(*y, 1.0, need=LOOSE._replace(left=left, right=right)).to_dense()
-    assert_array_equal(A, drawn(problem, 2, 2).gradient_step(*y, 1.0, need=LOOSE).to_dense())
+    A = sampled.gradient_step(*y, 1.0, accuracy=LOOSE._replace(left=left, right=right)).to_dense()
+    assert_array_equal(A, drawn(problem, 2, 2).gradient_step(*y, 1.0, accuracy=LOOSE).to_dense())
 
 
 def test_averaging_damps_the_noise():
@@ -234,7 +236,9 @@ def test_averaging_damps_the_noise():
     everything = LOOSE._replace(left=np.eye(SHAPE[0]), right=np.eye(SHAPE[1]))
     exact = problem.gradient_step(*y, 1.0).to_dense()
     averages = np.array(step_matrices(problem, Sampler(0), [y] * 150, everything)[20:]) - exact
-    single = np.array([drawn(problem, s).gradient_step(*y, 1.0, need=LOOSE).to_dense() for s in range(60)]) - exact
+    single = (
+        np.array([drawn(problem, s).gradient_step(*y, 1.0, accuracy=LOOSE).to_dense() for s in range(60)]) - exact
+    )
     assert_allclose(np.sqrt(np.mean(averages**2) / np.mean(single**2)), DAMPING, rtol=0.1)
     assert abs(averages.mean()) < 0.05 * single.std()
 
@@ -414,7 +418,7 @@ def test_guard_forgets_the_past():
     problem = small_problem()
     sampled = drawn(problem, 0)
     left, right = bases(SHAPE, 4, 6)
-    sampled.gradient_step(*somewhere(problem), 1.0, need=LOOSE._replace(left=left, right=right))
+    sampled.gradient_step(*somewhere(problem), 1.0, accuracy=LOOSE._replace(left=left, right=right))
     assert sampled.sampler.drawn
     for objective in (1.0, 2.0, 3.0, 4.0):
         sampled.sampler.watch(objective)
@@ -706,7 +710,7 @@ def test_without_a_discrete_term_nothing_is_sampled(discrete, data):
     si.solve(problem, "svt", max_iter=2, alphabet_term="sampled")  # takes no discrete term at all
 
 
-@pytest.mark.parametrize("name", [n for n, kind in SOLVERS.items() if kind.card.discrete and not kind.samples])
+@pytest.mark.parametrize("name", [n for n, kind in SOLVERS.items() if kind.info.discrete and not kind.samples])
 def test_solvers_that_need_all_cells_refuse(name):
     """A solver that needs all cells says so at once, and names those that do not."""
     penalty = si.FractionalL0("1:5", xi=0.1, alpha=0.2) if name == "mm" else si.L1("1:5", xi=0.1)

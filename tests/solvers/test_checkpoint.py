@@ -36,7 +36,7 @@ from snapimpute.problem.losses import Multinomial, Squares, Thresholds
 from snapimpute.problem.sampling import Sampler
 from snapimpute.solvers import APG, FPC, SOLVERS, SoftImpute, Solver, checkpoint
 from snapimpute.solvers.base import Context, State
-from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved, digest, fingerprint
+from snapimpute.solvers.checkpoint import Checkpoint, CheckpointFile, RunSnapshot, digest, fingerprint
 
 CONTEXT = Context(max_rank=None, seed=5)
 SETTINGS: dict[str, Any] = {"max_rank": None, "random_state": 5, "x0": None}
@@ -62,9 +62,9 @@ class Case(NamedTuple):
     discrete: bool
 
     def problem(self) -> si.Problem:
-        card = SOLVERS[self.name].card
-        spectral = {"nuclear": si.Nuclear(3.0), "rank": si.Rank(2.0)}[card.spectral[0]]
-        if "lsp" in card.spectral:
+        info = SOLVERS[self.name].info
+        spectral = {"nuclear": si.Nuclear(3.0), "rank": si.Rank(2.0)}[info.spectral[0]]
+        if "lsp" in info.spectral:
             spectral = si.LogSum(lam=3.1, theta=1.7)
         penalty = si.FractionalL0("1:5", xi=0.05, alpha=0.3) if self.name == "mm" else si.L1("1:5", xi=0.05)
         return build(self.shape, spectral, penalty if self.discrete else None, offsets=self.discrete)
@@ -75,7 +75,7 @@ def cases() -> Iterator[Case]:
         for shape in [(6, 5)] if name == "sdp" else [SMALL, LARGE]:
             if name != "mm":
                 yield Case(name, shape, discrete=False)
-            if kind.card.discrete:
+            if kind.info.discrete:
                 yield Case(name, shape, discrete=True)
 
 
@@ -91,11 +91,11 @@ def stepped(solver: Solver[Any], problem: si.Problem, state: Any, count: int) ->
     return state
 
 
-def of_state(state: State, **more: Any) -> Saved:
-    return Saved(state, [], 0.0, math.inf, -1, state.x, **more)
+def of_state(state: State, **more: Any) -> RunSnapshot:
+    return RunSnapshot(state, [], 0.0, math.inf, -1, state.x, **more)
 
 
-def some_run(path: Path, **more: Any) -> tuple[Keeper, Saved]:
+def some_run(path: Path, **more: Any) -> tuple[CheckpointFile, RunSnapshot]:
     """A run that was saved, and its keeper."""
     problem = build()
     keeper = Checkpoint(path).begin(problem, APG(), SETTINGS)
@@ -370,7 +370,7 @@ def test_all_of_a_run_comes_back(tmp_path):
     state = stepped(APG(), problem, None, 2)
     terms, answer = Terms(1.5, math.inf, -0.0, constrained=True), si.LowRank.constant(SMALL, 0.1)
     memory = {"terms": terms, "rng": np.random.default_rng(3).bit_generator.state, "mean": answer, "kept": None}
-    saved = Saved(state, rows, 12.5, 3.25, 1, answer, {"dual": np.arange(4.0)}, done=True, memory=memory)
+    saved = RunSnapshot(state, rows, 12.5, 3.25, 1, answer, {"dual": np.arange(4.0)}, done=True, memory=memory)
     keeper = Checkpoint(tmp_path / "a").begin(problem, APG(), {})
     keeper.save(saved)
     loaded = keeper.load()
@@ -480,7 +480,7 @@ def test_state_that_its_constructor_would_not_restore(tmp_path):
 
 
 # ---------------------------------------------------------------- files that are refused
-def refused(keeper: Keeper, *words: str) -> None:
+def refused(keeper: CheckpointFile, *words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(ADVICE)) as caught:
         keeper.load()
     for word in (str(keeper.path), *words):
@@ -512,9 +512,9 @@ def test_flipped_bits(tmp_path):
     whole = keeper.path.read_bytes()
     header = 8 + int.from_bytes(whole[:8], "little")
     assert header < len(whole)
-    for place in [*range(8), *range(8, header, 13), *range(header, len(whole), 331), len(whole) - 1]:
+    for backend in [*range(8), *range(8, header, 13), *range(header, len(whole), 331), len(whole) - 1]:
         broken = bytearray(whole)
-        broken[place] ^= 1 << place % 7
+        broken[backend] ^= 1 << backend % 7
         keeper.path.write_bytes(broken)
         refused(keeper)
 
@@ -864,14 +864,14 @@ def test_the_disk_has_the_content_before_the_name_changes(tmp_path, monkeypatch)
 
 ENDLESS = """
 import sys, itertools, numpy as np, snapimpute as si
-from snapimpute.solvers.checkpoint import Checkpoint, Saved
+from snapimpute.solvers.checkpoint import Checkpoint, RunSnapshot
 from snapimpute.solvers.base import State
 problem = si.Problem(si.Observations.from_dense(np.eye(3)), si.Nuclear(1.0))
 keeper = Checkpoint(sys.argv[1]).begin(problem, si.solvers.APG(), {})
 x = si.LowRank.zeros((3, 3))
 for k in itertools.count():
     state = State(x=x, x_observed=np.zeros(9), iteration=k, change=1.0, certificate=1.0)
-    keeper.save(Saved(state, [], 0.0, 0.0, -1, x, memory={"all": np.full(200_000, float(k))}))
+    keeper.save(RunSnapshot(state, [], 0.0, 0.0, -1, x, memory={"all": np.full(200_000, float(k))}))
     if k == 2:
         print("begun", flush=True)
 """

@@ -16,7 +16,7 @@ from snapimpute.linalg import svd
 from snapimpute.solvers import APG, APGL, FPC, FPCA, AISImpute, FaNCL, Info, Result, Solver
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.proximal.continuation import CLOSE, GROWTH, Continued
-from snapimpute.solvers.proximal.gradient import MomentumState, Move, Point, Proximal, fista
+from snapimpute.solvers.proximal.gradient import MomentumState, Move, Point, ProximalSolver, fista
 
 SHAPE = (40, 30)
 LAM = 4.0
@@ -275,13 +275,13 @@ def test_long_steps_of_fpc_are_fewer():
 
 def starts_of_the_svd(solver: Solver[Any], monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray | None]:
     """What each step's SVD was started from."""
-    original, starts = Proximal.move, []
+    original, starts = ProximalSolver.move, []
 
     def move(self: Any, task: si.Problem, y: Point, state: Any, context: Context, **how: Any) -> Move:
         starts.append(state.subspace)
         return original(self, task, y, state, context, **how)
 
-    monkeypatch.setattr(Proximal, "move", move)
+    monkeypatch.setattr(ProximalSolver, "move", move)
     si.solve(problem(), solver, max_iter=6, tol=0)
     return starts
 
@@ -344,14 +344,14 @@ def smooth(task: si.Problem, X: np.ndarray) -> tuple[float, np.ndarray]:
 @pytest.mark.parametrize("discrete", [*DISCRETE_PENALTIES, si.Ridge(3.0, xi=0.1)], ids=repr)
 def test_apgl_keeps_below_its_model(discrete, offsets, monkeypatch):
     """Every step kept has h(X) ≤ h(Y) + ⟨∇h(Y), X − Y⟩ + (L/2)‖X − Y‖² with its L ≤ 1, and many have L < 1."""
-    original, tried = Proximal.move, []
+    original, tried = ProximalSolver.move, []
 
     def move(self: Any, task: si.Problem, y: Point, state: Any, context: Context, **how: Any) -> Move:
         found = original(self, task, y, state, context, **how)
         tried.append((state.iteration, y.x.to_dense(), found.to.x.to_dense(), how["step"]))
         return found
 
-    monkeypatch.setattr(Proximal, "move", move)
+    monkeypatch.setattr(ProximalSolver, "move", move)
     task = problem(discrete, offsets=offsets)
     steps = si.solve(task, APGL(), max_iter=60, tol=0).history["step"]
     kept = list({iteration: trial for iteration, *trial in tried}.values())  # the last trial of each iteration

@@ -23,7 +23,7 @@ CASES = [(*case, variant) for case in (((12, 10), 2), ((12, 10), 5), ((8, 6), 3)
 # These solve other problems: see test_constrained.py, test_splitting.py and test_majorised.py.
 OTHERS = ("svt", "sdp", "low-rank-sparse", "davis-yin", "admm", "penalty-decomposition", "mm")
 SOLVERS = {
-    name: solver() for name, solver in ALL_SOLVERS.items() if "nuclear" in solver.card.spectral and name not in OTHERS
+    name: solver() for name, solver in ALL_SOLVERS.items() if "nuclear" in solver.info.spectral and name not in OTHERS
 }
 
 

@@ -14,7 +14,7 @@ from snapimpute.linalg import tiled
 from snapimpute.penalties import DISCRETE, DiscretePenalty
 from snapimpute.solvers import FPC, FPCA, SOLVERS, PenaltyDecomposition, Result, SoftImpute
 from snapimpute.solvers.base import Context
-from snapimpute.solvers.proximal.gradient import Move, Point, Proximal
+from snapimpute.solvers.proximal.gradient import Move, Point, ProximalSolver
 
 SHAPE = (12, 10)
 PENALTIES = {
@@ -31,7 +31,9 @@ PENALTIES = {
 }
 EXACT = [name for name, penalty in PENALTIES.items() if penalty.exact]
 JUMPING = [name for name, penalty in PENALTIES.items() if not penalty.convex]
-PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, Proximal) and kind is not PenaltyDecomposition]
+PROXIMAL = [
+    name for name, kind in SOLVERS.items() if issubclass(kind, ProximalSolver) and kind is not PenaltyDecomposition
+]
 MONOTONE = ["soft-impute", "fpc", "nmapg", "fancl"]
 SHORTER = {"fpc": FPC(tau=1.5), "fpca": FPCA(tau=1.5)}  # with τ = 1.99 every step overshoots by 99 %
 every_solver = pytest.mark.parametrize("solver", PROXIMAL)
@@ -63,7 +65,7 @@ class Track(NamedTuple):
 def track(solver: str, kind: str) -> Track:
     problem = si.Problem(DATA, si.Nuclear(1.0), PENALTIES[kind])
     iterates, began = [], {}
-    original = Proximal.move
+    original = ProximalSolver.move
 
     def move(self: Any, problem: si.Problem, y: Point, state: Any, context: Context, **how: Any) -> Move:
         found = original(self, problem, y, state, context, **how)
@@ -71,7 +73,7 @@ def track(solver: str, kind: str) -> Track:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Proximal, "move", move)
+        patch.setattr(ProximalSolver, "move", move)
         result = si.solve(
             problem,
             SHORTER.get(solver, solver),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from snapimpute import L1, L2, ByColumn, FractionalL0, LowRank, Nuclear, Observations, Problem, Rank, Ridge, solve
 from snapimpute.base.machine import VARIABLE
 from snapimpute.solvers import ADMM, ALS, APG, SOLVERS, AltMin, FitOptions, fitting
-from snapimpute.solvers._workload import Case, Habit
+from snapimpute.solvers._workload import Case, IterationCost
 from snapimpute.solvers.forecast import Forecast, announce, check_memory, forecast, look_ahead
 
 MIB = 2**20
@@ -69,7 +69,9 @@ CASES = st.builds(
     itemsize=st.sampled_from([4, 8]),
     rank=st.integers(1, 500),
     kind=st.sampled_from(["steps", "dense", "other"]),
-    habit=st.builds(Habit, st.integers(2, 11), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 5)),
+    habit=st.builds(
+        IterationCost, st.integers(2, 11), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 5)
+    ),
     discrete=st.booleans(),
     tiled=st.sampled_from([0.0, 0.3, 1.0]),
     offsets=st.integers(0, 2),

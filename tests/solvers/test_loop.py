@@ -14,7 +14,7 @@ import snapimpute as si
 from snapimpute.penalties import CellPenalty
 from snapimpute.problem import Terms
 from snapimpute.solvers import APG, SOLVERS, SVT, Info, Result, SoftImpute, Solver, Status
-from snapimpute.solvers.base import Card, Context, State
+from snapimpute.solvers.base import Context, SolverInfo, State
 
 BASE_KEYS = ["iteration", "seconds", "objective", "fit", "spectral", "discrete", "certificate", "rank"]
 SHAPE = (20, 15)
@@ -38,7 +38,7 @@ class Scripted(Solver[State]):
 
     values: tuple[Any, ...]
     name: ClassVar[str] = "scripted"
-    card: ClassVar[Card] = SoftImpute.card
+    info: ClassVar[SolverInfo] = SoftImpute.info
     objective_name: ClassVar[Any] = "E"
 
     def init(self, problem: si.Problem, x0: si.LowRank, context: Context) -> State:

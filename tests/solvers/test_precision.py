@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import snapimpute as si
 from snapimpute.linalg import LowRank, MappedLowRank, Sparse, partial_svd, tiled
-from snapimpute.linalg.backend import Need
+from snapimpute.linalg.backend import Accuracy
 from snapimpute.linalg.tiled import SINGLE
 from snapimpute.problem import Problem, sampling
 from snapimpute.solvers import APG, FPC, SOLVERS, FaNCL, SoftImpute, Solver
@@ -41,7 +41,7 @@ def biases(shape: tuple[int, int]) -> LowRank:
 def problem_for(name: str, shape: tuple[int, int], discrete: bool, offsets: bool = False) -> Problem:
     """A problem that a solver treats, about as hard for each."""
     kind = SOLVERS[name]
-    spectral = si.Nuclear(0.05 * sum(shape)) if "nuclear" in kind.card.spectral else si.Rank(2.0)
+    spectral = si.Nuclear(0.05 * sum(shape)) if "nuclear" in kind.info.spectral else si.Rank(2.0)
     penalty: Any = si.L1("1:5", xi=0.05) if discrete else None
     if name == "mm":
         penalty = si.FractionalL0("1:5", xi=0.05, alpha=0.3)
@@ -49,7 +49,7 @@ def problem_for(name: str, shape: tuple[int, int], discrete: bool, offsets: bool
 
 
 IN_SINGLE = [name for name, kind in SOLVERS.items() if kind.single]
-PROXIMAL = [name for name in IN_SINGLE if issubclass(SOLVERS[name], proximal.Proximal)]
+PROXIMAL = [name for name in IN_SINGLE if issubclass(SOLVERS[name], proximal.ProximalSolver)]
 KINDS = {
     "plain": {"discrete": False},
     "discrete": {"discrete": True},
@@ -230,14 +230,16 @@ DOUBLE = ("davis-yin", "admm", "penalty-decomposition", "mm", "als", "sdp", "alt
 def test_every_solver_is_one_or_the_other():
     """The lists have every solver of the registry once; all proximal ones but one compute in float32."""
     assert sorted((*IN_SINGLE, *DOUBLE)) == sorted(SOLVERS)
-    others = [name for name, kind in SOLVERS.items() if issubclass(kind, proximal.Proximal) and name not in PROXIMAL]
+    others = [
+        name for name, kind in SOLVERS.items() if issubclass(kind, proximal.ProximalSolver) and name not in PROXIMAL
+    ]
     assert others == ["penalty-decomposition"]  # its stages do not settle in float32
 
 
 @pytest.mark.parametrize("name", IN_SINGLE)
 def test_solver_runs_in_float32(name):
     """A solver that says it computes in float32 returns float32 factors when asked."""
-    problem = problem_for(name, SMALL, discrete=SOLVERS[name].card.discrete)
+    problem = problem_for(name, SMALL, discrete=SOLVERS[name].info.discrete)
     result = si.solve(problem, name, dtype="float32", max_iter=5, tol=0)
     assert dtypes(result.x) == {SINGLE_TYPE}
     assert np.isfinite(result.objective)
@@ -248,7 +250,7 @@ def test_solver_runs_in_float32(name):
 def test_solver_refuses_float32(name, monkeypatch):
     """Any other says before any work, by name or as an object, that it cannot, and which ones can."""
     kind = SOLVERS[name]
-    problem = problem_for(name, (8, 6), discrete=kind.card.discrete)
+    problem = problem_for(name, (8, 6), discrete=kind.info.discrete)
 
     def never(*arguments: Any) -> None:
         raise AssertionError("begun")
@@ -268,7 +270,7 @@ def test_solver_in_float64_returns_float64(name):
     """In float64 these solvers run, and give float64 factors."""
     if name == "sdp":
         pytest.importorskip("cvxpy")
-    problem = problem_for(name, (8, 6) if name == "sdp" else SMALL, discrete=SOLVERS[name].card.discrete)
+    problem = problem_for(name, (8, 6) if name == "sdp" else SMALL, discrete=SOLVERS[name].info.discrete)
     result = si.solve(problem, name, max_iter=5, tol=0)
     assert dtypes(result.x) == {DOUBLE_TYPE}
     assert np.isfinite(result.objective)
@@ -277,7 +279,7 @@ def test_solver_in_float64_returns_float64(name):
 @pytest.mark.parametrize("name", IN_SINGLE)
 def test_float32_gives_nearly_the_same(name):
     """A solver asked for float32 ends near where float64 ends."""
-    problem = problem_for(name, SMALL, discrete=SOLVERS[name].card.discrete)
+    problem = problem_for(name, SMALL, discrete=SOLVERS[name].info.discrete)
     double, single = (si.solve(problem, name, dtype=d, max_iter=30, tol=0) for d in ("float64", "float32"))
     assert double.x.distance(single.x.astype(np.float64)) <= 1e-2 * double.x.norm()
     assert_allclose(single.objective, double.objective, rtol=1e-4)
@@ -373,15 +375,16 @@ def test_error_of_float32_tiles(penalty, worth_single):
     problem = Problem(observed(LARGE), si.Nuclear(3.0), penalty)
     for seed in range(3):
         y = rating_like(LARGE, seed)
-        need = Need(error=1.0)
-        coarse, exact = (problem.gradient_step(y, problem.at_observed(y), 1.0, need=n) for n in (need, Need()))
+        accuracy = Accuracy(error=1.0)
+        seen = problem.at_observed(y)
+        coarse, exact = (problem.gradient_step(y, seen, 1.0, accuracy=one) for one in (accuracy, Accuracy()))
         real = np.linalg.norm(coarse.to_dense() - exact.to_dense())
         assert 0 < real <= coarse.error == SINGLE * y.norm()
         assert exact.error == 0
 
 
-def tile_error(problem: Problem, y: LowRank, need: Need) -> float:
-    return problem.gradient_step(y, problem.at_observed(y), 1.0, need=need).error
+def tile_error(problem: Problem, y: LowRank, accuracy: Accuracy) -> float:
+    return problem.gradient_step(y, problem.at_observed(y), 1.0, accuracy=accuracy).error
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -393,11 +396,11 @@ def test_float32_tiles_only_where_the_error_is_allowed(biased, worth_single, spy
     gradient_step = Problem.gradient_step
 
     def watched(self: Problem, y: LowRank, *arguments: Any, **options: Any) -> Any:
-        need = options.get("need", Need())
+        accuracy = options.get("accuracy", Accuracy())
         before = len(spy.tiles)
         out = gradient_step(self, y, *arguments, **options)
         found.append(spy.tiles[before])
-        allowed = 0 < SINGLE * self.with_offsets(y).norm() <= need.error  # of 0, float64 tiles are exact as well
+        allowed = 0 < SINGLE * self.with_offsets(y).norm() <= accuracy.error  # of 0, float64 tiles are exact as well
         expected.append(SINGLE_TYPE if allowed else DOUBLE_TYPE)
         return out
 
@@ -428,11 +431,11 @@ def test_float32_tiles_count_in_the_certificate(worth_single):
     history = si.solve(problem, SoftImpute(), max_iter=3, tol=0).history
     assert np.isfinite(history["certificate"]).all()
     y = rating_like(LARGE, 0)
-    assert tile_error(problem, y, Need(error=1.0)) > 0
-    assert tile_error(problem, y, Need(error=1e-9)) == 0
-    assert tile_error(problem, y, Need()) == 0
-    half = problem.gradient_step(y, problem.at_observed(y), 0.5, need=Need(error=1.0))
-    assert half.error == 0.5 * tile_error(problem, y, Need(error=1.0))
+    assert tile_error(problem, y, Accuracy(error=1.0)) > 0
+    assert tile_error(problem, y, Accuracy(error=1e-9)) == 0
+    assert tile_error(problem, y, Accuracy()) == 0
+    half = problem.gradient_step(y, problem.at_observed(y), 0.5, accuracy=Accuracy(error=1.0))
+    assert half.error == 0.5 * tile_error(problem, y, Accuracy(error=1.0))
 
 
 def test_float32_tiles_are_for_large_convex_float64_problems(monkeypatch, spy):
@@ -446,4 +449,4 @@ def test_float32_tiles_are_for_large_convex_float64_problems(monkeypatch, spy):
         assert set(spy.tiles) == {DOUBLE_TYPE}
     monkeypatch.setattr(tiled, "WORTH_SINGLE", 0)
     y = rating_like(SMALL, 0)
-    assert tile_error(convex.astype("float32"), y.astype("float32"), Need(error=1.0)) == 0
+    assert tile_error(convex.astype("float32"), y.astype("float32"), Accuracy(error=1.0)) == 0

@@ -12,9 +12,21 @@ import pytest
 import snapimpute as si
 from snapimpute.penalties import DISCRETE, SPECTRAL
 from snapimpute.problem.losses import Loss, Multinomial
-from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, Card, FaNCL, SoftImpute, Solver, fitting, pick
+from snapimpute.solvers import (
+    APG,
+    NIAPG,
+    SOLVERS,
+    SVT,
+    AISImpute,
+    FaNCL,
+    SoftImpute,
+    Solver,
+    SolverInfo,
+    fitting,
+    pick,
+)
 from snapimpute.solvers.base import Context
-from snapimpute.solvers.proximal.gradient import Proximal
+from snapimpute.solvers.proximal.gradient import ProximalSolver
 from tests import helpers
 
 SPECTRAL_PENALTIES = {penalty.name: penalty for penalty in helpers.SPECTRAL}
@@ -30,7 +42,9 @@ DISCRETE_PENALTIES = [
     si.ByColumn([si.L1("1:5", xi=0.1), si.L0("1:5", xi=0.1)], [0, 0, 1, 0, 0, 1, 0]),
 ]
 OBSERVATIONS = si.datasets.low_rank_alphabet((9, 7), 2, observed=0.7).observations
-PROXIMAL = [name for name, kind in SOLVERS.items() if issubclass(kind, Proximal) and name != "penalty-decomposition"]
+PROXIMAL = [
+    name for name, kind in SOLVERS.items() if issubclass(kind, ProximalSolver) and name != "penalty-decomposition"
+]
 every_solver = pytest.mark.parametrize("name", SOLVERS)
 FRACTIONAL = si.FractionalL0("1:5", xi=0.1, alpha=0.1)
 PAIRS = [
@@ -42,7 +56,7 @@ PAIRS = [
 
 def suited(name: str) -> si.Problem:
     """A problem that the solver of that name treats."""
-    penalty = next(p for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].card.spectral)
+    penalty = next(p for p in SPECTRAL_PENALTIES.values() if p.name in SOLVERS[name].info.spectral)
     return si.Problem(OBSERVATIONS, penalty, FRACTIONAL if name == "mm" else None)
 
 
@@ -74,22 +88,22 @@ def test_card_is_complete(name):
     solver = SOLVERS[name]
     assert solver.name == name
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
-    card = solver.card
-    for line in fields(Card):
+    info = solver.info
+    for line in fields(SolverInfo):
         if line.type == "str":
-            text = getattr(card, line.name)
+            text = getattr(info, line.name)
             assert text == text.strip() != "", line.name
-    assert re.search(r"(19|20)\d\d", card.paper), "a paper has a year"
-    assert card.spectral
-    assert set(card.spectral) <= set(SPECTRAL)
-    assert {type(card.discrete), type(card.convex)} == {bool}
+    assert re.search(r"(19|20)\d\d", info.paper), "a paper has a year"
+    assert info.spectral
+    assert set(info.spectral) <= set(SPECTRAL)
+    assert {type(info.discrete), type(info.convex)} == {bool}
     assert solver.measures
     assert solver.if_it_diverges
 
 
 def test_titles_and_names_are_unique():
     """No two solvers share a title or a name."""
-    assert len({solver.card.title for solver in SOLVERS.values()}) == len(SOLVERS)
+    assert len({solver.info.title for solver in SOLVERS.values()}) == len(SOLVERS)
     assert len({solver.name for solver in SOLVERS.values()}) == len(SOLVERS)
 
 
@@ -107,14 +121,14 @@ def test_solver_is_found_by_its_name(name):
 # ---------------------------------------------------------------- pairs of penalties
 def fits_by_card(name: str, problem: si.Problem) -> bool:
     """What the card says, that MM is for one penalty only, and that (P) needs the prox of the penalty itself."""
-    card, discrete = SOLVERS[name].card, problem.discrete
-    if problem.spectral.name not in card.spectral or (problem.is_discrete and not card.discrete):
+    info, discrete = SOLVERS[name].info, problem.discrete
+    if problem.spectral.name not in info.spectral or (problem.is_discrete and not info.discrete):
         return False
     if name == "mm":
         return isinstance(discrete, si.FractionalL0) and problem.is_discrete
     if name in ("davis-yin", "admm") and problem.is_discrete and not discrete.exact:
         return False
-    return not (card.convex and problem.is_discrete and not discrete.convex)
+    return not (info.convex and problem.is_discrete and not discrete.convex)
 
 
 def test_solvers_that_fit_are_accepted_and_no_other():
@@ -160,7 +174,7 @@ def test_a_pair_that_does_not_fit_is_refused_at_once(name, monkeypatch):
             si.solve(problem, kind())
         message = str(by_name.value)
         assert message == str(by_instance.value)
-        spectral = name != "mm" and problem.spectral.name not in kind.card.spectral
+        spectral = name != "mm" and problem.spectral.name not in kind.info.spectral
         assert repr(problem.spectral if spectral else problem.discrete) in message
         _, advice = message.split("Solvers that fit this problem: ")
         assert advice.split(", ") == fitting(problem)
@@ -170,7 +184,7 @@ def test_a_pair_that_does_not_fit_is_refused_at_once(name, monkeypatch):
 def test_solvers_that_need_convexity_refuse_a_discrete_term_without(discrete):
     """A discrete penalty that is not convex is refused by name where convexity is needed, and only there."""
     problem = si.Problem(OBSERVATIONS, si.Nuclear(1.5), discrete)
-    needing = [name for name, kind in SOLVERS.items() if kind.card.discrete and kind.card.convex]
+    needing = [name for name, kind in SOLVERS.items() if kind.info.discrete and kind.info.convex]
     assert needing == ["davis-yin", "admm"]
     for name in needing:
         message = re.escape(f"needs every term to be convex, and {discrete!r} is not. Solvers that fit")
@@ -225,7 +239,7 @@ def test_own_solvers_are_taken():
 
     class Mine(SoftImpute):
         name = "mine"
-        card = SVT.card
+        info = SVT.info
 
     nuclear, rank = si.Problem(OBSERVATIONS, si.Nuclear(1.5)), si.Problem(OBSERVATIONS, si.Rank(1.5))
     mine = Mine()

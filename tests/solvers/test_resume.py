@@ -21,7 +21,7 @@ import snapimpute as si
 from snapimpute.linalg import tiled
 from snapimpute.problem import sampling
 from snapimpute.solvers import APG, SOLVERS, Info, Result, checkpoint
-from snapimpute.solvers.checkpoint import Checkpoint, Keeper
+from snapimpute.solvers.checkpoint import Checkpoint, CheckpointFile
 from snapimpute.solvers.proximal import gradient as proximal
 
 SHAPE = (150, 140)  # partial SVDs iterate
@@ -347,11 +347,11 @@ def written(result_of: Any) -> tuple[Result, list[str]]:
 def test_full_disk_does_not_end_the_run(way, tmp_path, monkeypatch):
     """Where the file cannot be written a warning says so, and the fit goes on to its end."""
 
-    def full(self: Keeper, saved: Any) -> None:
+    def full(self: CheckpointFile, saved: Any) -> None:
         raise OSError(28, "No space left on device")
 
     expected = run(**WAYS[way])
-    monkeypatch.setattr(Keeper, "save", full)
+    monkeypatch.setattr(CheckpointFile, "save", full)
     path = tmp_path / "run"
     result, messages = written(lambda: run(checkpoint=Checkpoint(path, every_seconds=0), **WAYS[way]))
     assert_same(result, expected)
@@ -415,15 +415,15 @@ def test_read_only_folder(tmp_path):
 
 def test_disk_that_has_room_again(tmp_path, monkeypatch):
     """One failed write costs that file only: the next one is complete."""
-    save, calls = Keeper.save, []
+    save, calls = CheckpointFile.save, []
 
-    def sometimes(self: Keeper, saved: Any) -> None:
+    def sometimes(self: CheckpointFile, saved: Any) -> None:
         calls.append(saved.state.iteration)
         if len(calls) in (2, 3):
             raise OSError(28, "No space left on device")
         save(self, saved)
 
-    monkeypatch.setattr(Keeper, "save", sometimes)
+    monkeypatch.setattr(CheckpointFile, "save", sometimes)
     with pytest.warns(UserWarning, match="could not be written"):
         run(checkpoint=Checkpoint(tmp_path / "run", every_seconds=0), max_iter=6)
     assert calls == [1, 2, 3, 4, 5, 6, 6]
@@ -438,7 +438,7 @@ def test_without_a_checkpoint_nothing_is_written(tmp_path, monkeypatch):
         raise AssertionError("written")
 
     monkeypatch.setattr(checkpoint, "write_atomically", never)
-    monkeypatch.setattr(Keeper, "__init__", never)
+    monkeypatch.setattr(CheckpointFile, "__init__", never)
     run(max_iter=3, checkpoint=None)
     assert list(tmp_path.iterdir()) == []
 
@@ -446,7 +446,7 @@ def test_without_a_checkpoint_nothing_is_written(tmp_path, monkeypatch):
 def test_when_a_run_is_saved(tmp_path, monkeypatch):
     """After every iteration if asked to, else when the time has come, and always at the end."""
     saved: list[tuple[int, bool]] = []
-    monkeypatch.setattr(Keeper, "save", lambda self, what: saved.append((what.state.iteration, what.done)))
+    monkeypatch.setattr(CheckpointFile, "save", lambda self, what: saved.append((what.state.iteration, what.done)))
     run(checkpoint=Checkpoint(tmp_path / "run", every_seconds=0), max_iter=3)
     assert saved == [(1, False), (2, False), (3, False), (3, True)]
     saved.clear()
@@ -464,8 +464,8 @@ def test_folders_are_made(tmp_path):
 def test_other_solvers_go_on_too(name, tmp_path):
     """Solvers that are not proximal resume in the loop to the same bits as well."""
     kind = SOLVERS[name]
-    spectral = si.Nuclear(12.0) if "nuclear" in kind.card.spectral else si.Rank(2.0)
-    discrete = si.L1("1:5", xi=0.05) if kind.card.discrete else None
+    spectral = si.Nuclear(12.0) if "nuclear" in kind.info.spectral else si.Rank(2.0)
+    discrete = si.L1("1:5", xi=0.05) if kind.info.discrete else None
     observations = si.datasets.low_rank_alphabet((40, 30), 2, observed=0.5).observations
     options = {"max_iter": 7, "tol": 0.0}
 

@@ -15,7 +15,7 @@ from snapimpute.linalg import svd
 from snapimpute.penalties import SPECTRAL, SpectralPenalty
 from snapimpute.solvers import APG, NIAPG, NMAPG, FaNCL, Result, SoftImpute, Solver
 from snapimpute.solvers.base import Context
-from snapimpute.solvers.proximal.gradient import Move, Point, Proximal
+from snapimpute.solvers.proximal.gradient import Move, Point, ProximalSolver
 from snapimpute.solvers.proximal.safeguarded import FINER
 
 SHAPE = (30, 24)
@@ -254,7 +254,7 @@ def dense_step(problem: si.Problem, X: np.ndarray, step: float) -> np.ndarray:
 @pytest.mark.parametrize("solver", [NMAPG(), NIAPG()], ids=repr)
 def test_refused_accelerated_step_falls_back_to_a_plain_one(solver, monkeypatch):
     """Where the accelerated point is bad every time, the iterates are those of plain proximal gradient."""
-    original, bad = Proximal.move, []
+    original, bad = ProximalSolver.move, []
 
     def move(self: Any, problem: si.Problem, y: Point, state: Any, context: Context, **how: Any) -> Move:
         found = original(self, problem, y, state, context, **how)
@@ -263,7 +263,7 @@ def test_refused_accelerated_step_falls_back_to_a_plain_one(solver, monkeypatch)
         bad.append(state.iteration)
         return worse(found, problem)
 
-    monkeypatch.setattr(Proximal, "move", move)
+    monkeypatch.setattr(ProximalSolver, "move", move)
     iterates: list[np.ndarray] = []
     result = si.solve(PROBLEM, solver, max_iter=12, tol=0, callback=lambda info: iterates.append(info.x.to_dense()))
     assert len(set(bad)) >= 10, "the accelerated step was tried"
@@ -276,13 +276,13 @@ def test_refused_accelerated_step_falls_back_to_a_plain_one(solver, monkeypatch)
 
 def test_niapg_starts_from_the_iterate_where_the_extrapolated_point_is_too_high(monkeypatch):
     """If F(Y) exceeds the bound, no step is taken from Y at all."""
-    original, starts = Proximal.move, []
+    original, starts = ProximalSolver.move, []
 
     def move(self: Any, problem: si.Problem, y: Point, state: Any, context: Context, **how: Any) -> Move:
         starts.append((problem.objective(y.x.orthonormalised()), max(state.recent), y.x is state.x))
         return original(self, problem, y, state, context, **how)
 
-    monkeypatch.setattr(Proximal, "move", move)
+    monkeypatch.setattr(ProximalSolver, "move", move)
     si.solve(PROBLEM, NIAPG(q=0), max_iter=150, tol=0)
     assert all(value <= bound * (1 + 1e-12) for value, bound, _ in starts)
     from_iterate = [plain for _, _, plain in starts]
@@ -293,14 +293,14 @@ def test_niapg_starts_from_the_iterate_where_the_extrapolated_point_is_too_high(
 @pytest.mark.parametrize("solver", SAFEGUARDED, ids=repr)
 def test_refused_plain_step_is_taken_again_more_finely(solver, monkeypatch):
     """A plain step that raises the objective is repeated with finer and finer SVDs until it does not."""
-    original, asked = Proximal.move, []
+    original, asked = ProximalSolver.move, []
 
     def move(self: Any, problem: si.Problem, y: Point, state: Any, context: Context, **how: Any) -> Move:
         found = original(self, problem, y, state, context, **how)
         asked.append(how.get("finer", 1.0))
         return found if asked[-1] <= 1e-5 else worse(found, problem)
 
-    monkeypatch.setattr(Proximal, "move", move)
+    monkeypatch.setattr(ProximalSolver, "move", move)
     result = si.solve(PROBLEM, solver, max_iter=3, tol=0, callback=None)
     plain = [finer for finer in asked if finer < 1]
     assert plain == [1e-2, 1e-5] * 3
@@ -312,13 +312,13 @@ def test_refused_plain_step_is_taken_again_more_finely(solver, monkeypatch):
 def test_where_nothing_helps_the_iterate_stays(solver, monkeypatch):
     """If every step is refused the iterate stays, bit for bit, and the run ends; with tol = 0 it just runs out."""
     start = si.solve(PROBLEM, solver, max_iter=20, tol=0).x
-    original, moves = Proximal.move, []
+    original, moves = ProximalSolver.move, []
 
     def move(self: Any, problem: si.Problem, y: Point, state: Any, context: Context, **how: Any) -> Move:
         moves.append(1)
         return worse(original(self, problem, y, state, context, **how), problem)
 
-    monkeypatch.setattr(Proximal, "move", move)
+    monkeypatch.setattr(ProximalSolver, "move", move)
     ended = si.solve(PROBLEM, solver, x0=start, tol=1e-12)
     assert (ended.status.code, ended.n_iter) == ("converged", 1)
     assert ended.history["certificate"].tolist() == [np.inf], "staying proves nothing"

@@ -19,7 +19,7 @@ import snapimpute as si
 from snapimpute import Observations, SnapImputer
 from snapimpute.app.report import figures
 from snapimpute.estimator.evaluation import Evaluation, evaluate
-from snapimpute.estimator.tuning import Candidate, Choice, Recipe
+from snapimpute.estimator.tuning import Candidate, Choice, ModelSpec
 from snapimpute.evaluation.metrics import Reliability
 from snapimpute.views import plots
 
@@ -44,7 +44,7 @@ def known() -> Observations:
 
 @pytest.fixture(scope="module")
 def choice(known) -> Choice:
-    return si.tuning.path(known, Recipe(si.Alphabet.of("0,1")), lam=[8, 4, 2, 1], xi=[0, 0.01, 0.03])
+    return si.tuning.path(known, ModelSpec(si.Alphabet.of("0,1")), lam=[8, 4, 2, 1], xi=[0, 0.01, 0.03])
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_confusion_of_an_evaluation(evaluation, mixed_evaluation, ax):
     """The counts of one alphabet, by default the first; columns of any numbers have none."""
     plots.plot_confusion(evaluation, ax=ax)
     assert sum(int(text.get_text().replace(",", "")) for text in ax.texts) == len(evaluation.hidden)
-    for kind, alphabet in enumerate(mixed_evaluation.codebook.kinds):
+    for kind, alphabet in enumerate(mixed_evaluation.schema.kinds):
         if alphabet is None:
             with pytest.raises(ValueError, match="any numbers"):
                 plots.plot_confusion(mixed_evaluation, kind=kind)

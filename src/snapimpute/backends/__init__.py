@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snapimpute.linalg.backend import Place
+from snapimpute.linalg.backend import Backend
 
 if TYPE_CHECKING:
     from snapimpute.backends.dask.workers import Cluster
@@ -15,7 +15,7 @@ BACKENDS = ("cpu", "torch", "torch:cpu", "torch:cuda", "dask")
 INSTALL = {"torch": 'pip install "snapimpute[gpu]"', "dask": 'pip install "snapimpute[cluster]"'}
 
 
-def place_named(backend: str) -> Place | None:
+def backend_named(backend: str) -> Backend | None:
     """The place of a backend; None is numpy's memory, where nothing has to be moved.
 
     "torch" takes a GPU if there is one, else the CPU.
@@ -36,13 +36,13 @@ def place_named(backend: str) -> Place | None:
         raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
     try:
         if kind == "dask":
-            from snapimpute.backends.dask.place import dask_place
+            from snapimpute.backends.dask.backend import dask_backend
 
-            return dask_place()
-        from snapimpute.backends.torch.place import torch_place
+            return dask_backend()
+        from snapimpute.backends.torch.backend import torch_backend
     except ModuleNotFoundError as err:
         raise _missing(f'backend="{backend}"', kind, err) from None
-    return torch_place(device or None)
+    return torch_backend(device or None)
 
 
 def cluster(client: Any = None) -> Cluster:

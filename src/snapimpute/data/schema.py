@@ -53,7 +53,7 @@ class Group(NamedTuple):
 
 @stored("column schema", "kinds", "which")
 @dataclass(frozen=True, eq=False)
-class Codebook:
+class ColumnSchema:
     """For each column of a table what its cells can hold.
 
     Parameters
@@ -65,7 +65,7 @@ class Codebook:
 
     Examples
     --------
-    >>> book = Codebook.of({"a": "1:5", "c": None}, 3, ["a", "b", "c"], default="0,1")
+    >>> book = ColumnSchema.of({"a": "1:5", "c": None}, 3, ["a", "b", "c"], default="0,1")
     >>> book.kinds, book.which
     ((Alphabet([1, 2, 3, 4, 5]), Alphabet([0, 1]), None), array([0, 1, 2]))
     """
@@ -74,7 +74,7 @@ class Codebook:
     which: NDArray[np.intp]
 
     @classmethod
-    def single(cls, alphabet: Alphabet, columns: int) -> Codebook:
+    def single(cls, alphabet: Alphabet, columns: int) -> ColumnSchema:
         """One alphabet for all columns."""
         return cls((alphabet,), np.zeros(columns, dtype=np.intp))
 
@@ -88,7 +88,7 @@ class Codebook:
         levels: Callable[[int], Levels] | None = None,
         leave: bool = False,
         default: AlphabetLike | None = None,
-    ) -> Codebook:
+    ) -> ColumnSchema:
         """Read what a user gave.
 
         Parameters
@@ -127,7 +127,7 @@ class Codebook:
         return cls._joined(read, leave)
 
     @classmethod
-    def _joined(cls, read: Sequence[Alphabet | None], leave: bool) -> Codebook:
+    def _joined(cls, read: Sequence[Alphabet | None], leave: bool) -> ColumnSchema:
         different = [one for one in dict.fromkeys(read) if one is not None or not leave]
         which = [different.index(one) if one is not None or not leave else -1 for one in read]
         if not different:
@@ -167,9 +167,9 @@ class Codebook:
         kinds = np.array([kind is not None and kind.labels is not None for kind in self.kinds] + [False])
         return np.flatnonzero(kinds[self.which])
 
-    def widened(self, more: int) -> Codebook:
+    def widened(self, more: int) -> ColumnSchema:
         """With further columns of the first kind."""
-        return Codebook(self.kinds, np.append(self.which, np.zeros(more, dtype=np.intp)))
+        return ColumnSchema(self.kinds, np.append(self.which, np.zeros(more, dtype=np.intp)))
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -199,7 +199,7 @@ class Codebook:
             out[some] = np.where(spread > 1e-9 * size, SPREADS * spread, size)[some]
         return out
 
-    def scaled(self, scale: Array) -> Codebook:
+    def scaled(self, scale: Array) -> ColumnSchema:
         """The same columns in other units: columns of one kind and another scale become another kind."""
         if self.one is not None and (scale == 1).all():
             return self
@@ -209,7 +209,7 @@ class Codebook:
             alphabet = self[col]
             kind = None if alphabet is None else Alphabet(alphabet.symbols / scale[col])
             which[col] = made.setdefault(kind, len(made))
-        return Codebook(tuple(made), which)
+        return ColumnSchema(tuple(made), which)
 
     def refuse_labels(self) -> None:
         """Raise the error for labels where a table has numbers."""

@@ -48,7 +48,7 @@ from snapimpute.data.cells import (
 )
 from snapimpute.data.checks import as_float
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook, Levels
+from snapimpute.data.schema import ColumnSchema, Levels
 
 Cells = tuple[Index, Index, Array]
 """Rows, columns and values of some cells."""
@@ -74,7 +74,7 @@ def read_table(
     Parameters
     ----------
     X : array, sparse matrix, Observations or frame
-    alphabet : Codebook, or what `Codebook.of` takes
+    alphabet : ColumnSchema, or what `ColumnSchema.of` takes
     missing : sequence
         Values that mean missing, besides those above.
     leave : bool
@@ -108,10 +108,10 @@ def read_table(
     table.given = X
     if row_labels is not None:
         table.row_labels = row_labels
-    if isinstance(alphabet, Codebook):
+    if isinstance(alphabet, ColumnSchema):
         table.take(alphabet)
     else:
-        table.take(Codebook.of(alphabet, table.shape[1], table.names, levels=table.levels, leave=leave))
+        table.take(ColumnSchema.of(alphabet, table.shape[1], table.names, levels=table.levels, leave=leave))
     return table
 
 
@@ -119,7 +119,7 @@ class Table(ABC):
     """What is known of a table, cell by cell, and the way back to its kind."""
 
     shape: tuple[int, int]
-    codebook: Codebook
+    schema: ColumnSchema
     given: Any
     """The table as it came."""
 
@@ -134,9 +134,9 @@ class Table(ABC):
     checked = False
     """Whether all values are known to be symbols."""
 
-    def take(self, codebook: Codebook) -> None:
+    def take(self, schema: ColumnSchema) -> None:
         """Set what the columns hold."""
-        self.codebook = codebook
+        self.schema = schema
 
     @abstractmethod
     def levels(self, col: int) -> Levels:
@@ -156,7 +156,7 @@ class Table(ABC):
 
     def read(self, cells: NDArray[Any], col: int) -> Array:
         """Cells of a column as numbers, NaN where nothing is; what is neither number nor label is an error."""
-        alphabet = self.codebook[col]
+        alphabet = self.schema[col]
         if alphabet is not None and alphabet.labels is not None:
             return alphabet.encode(cells, lambda row: self.place(row, col))
         try:
@@ -188,8 +188,8 @@ class Table(ABC):
             return
         bad: dict[Alphabet, tuple[int, list[str]]] = {}
         for rows, cols, values in self.pieces():
-            for kind, alphabet in enumerate(self.codebook.kinds):
-                inside = np.arange(cols.size)[self.codebook.inside(kind, cols)]
+            for kind, alphabet in enumerate(self.schema.kinds):
+                inside = np.arange(cols.size)[self.schema.inside(kind, cols)]
                 seen = values[inside]
                 found = inside[~np.isfinite(seen) if alphabet is None else ~alphabet.contains(seen)]
                 if found.size and alphabet is None:
@@ -216,9 +216,9 @@ class Table(ABC):
     def _observed(self) -> Observations:
         self.check_symbols()
         rows, cols, values = self.cells()
-        for kind, alphabet in enumerate(self.codebook.kinds):
+        for kind, alphabet in enumerate(self.schema.kinds):
             if alphabet is not None:
-                inside = self.codebook.inside(kind, cols)
+                inside = self.schema.inside(kind, cols)
                 values[inside] = alphabet.snap(values[inside])
         return Observations.from_coo(rows, cols, values, self.shape)
 
@@ -267,18 +267,18 @@ class ArrayTable(Table):
                 out[start:stop] |= np.isnan(numbers) | coded_missing(numbers, self._missing_codes)
         return out
 
-    def take(self, codebook: Codebook) -> None:
+    def take(self, schema: ColumnSchema) -> None:
         """Set what the columns hold; labels and other objects are read as numbers at once."""
-        super().take(codebook)
+        super().take(schema)
         if self._given.dtype.kind in "biuf":
-            labelled = codebook.labelled
+            labelled = schema.labelled
             if not labelled.size:
                 return
             if self._given.dtype.kind in "biu" or not np.isnan(self._given[:, labelled]).all():
-                codebook.refuse_labels()
+                schema.refuse_labels()
             self._given = self._given.astype(object)  # there is no value yet, but there will be labels
         self._numbers = np.full(self.shape, np.nan)
-        for col in codebook.coded.tolist():
+        for col in schema.coded.tolist():
             self._numbers[:, col] = self.read(self._objects(col), col)
         self._lost = np.isnan(self._numbers)
 
@@ -299,11 +299,11 @@ class ArrayTable(Table):
 
     def _open(self, band: tuple[int, int]) -> NDArray[np.bool_]:
         """Which cells of a band are missing and are to be filled."""
-        return self._lost[slice(*band)] & (self.codebook.which >= 0)
+        return self._lost[slice(*band)] & (self.schema.which >= 0)
 
     def pieces(self) -> Iterator[Cells]:
         """Yield the observed cells by bands of rows."""
-        coded = self.codebook.which >= 0
+        coded = self.schema.which >= 0
         for start, stop in self._bands:
             rows, cols = np.nonzero(~self._lost[start:stop] & coded)
             yield rows + start, cols, self._numbers[start:stop][rows, cols].astype(np.float64)
@@ -325,14 +325,14 @@ class ArrayTable(Table):
 
     def _stays(self, may_abstain: bool) -> bool:
         """Whether the dtype can hold what will be written, or nothing will."""
-        if not may_abstain and all(holds(self._given.dtype, kind) for kind in self.codebook.kinds):
+        if not may_abstain and all(holds(self._given.dtype, kind) for kind in self.schema.kinds):
             return True
         return not any(self._open(band).any() for band in self._bands)
 
     def _decoded(self, symbols: Array, cols: Index) -> NDArray[Any]:
         out = np.empty(symbols.size, dtype=object)
-        for kind, alphabet in enumerate(self.codebook.kinds):
-            inside = self.codebook.inside(kind, cols)
+        for kind, alphabet in enumerate(self.schema.kinds):
+            inside = self.schema.inside(kind, cols)
             decoded = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
             out[inside] = python_numbers(decoded, alphabet)
         return out
@@ -358,13 +358,13 @@ class SparseTable(Table):
         self._stored = stored.take(~lost) if lost.any() else stored
         self.shape = stored.shape
 
-    def take(self, codebook: Codebook) -> None:
+    def take(self, schema: ColumnSchema) -> None:
         """Set what the columns hold."""
-        if (codebook.which < 0).any():
+        if (schema.which < 0).any():
             raise ValueError("columns of a sparse table cannot be left alone: a dense table has no cell not stored")
-        if codebook.labelled.size and not self._symbols:
-            codebook.refuse_labels()
-        super().take(codebook)
+        if schema.labelled.size and not self._symbols:
+            schema.refuse_labels()
+        super().take(schema)
 
     def place(self, row: int, col: int) -> str:
         """Name a cell by its labels."""
@@ -385,12 +385,12 @@ class SparseTable(Table):
     def filled(self, symbols_at: SymbolsAt, *, may_abstain: bool = False) -> NDArray[Any]:
         """Return a dense array: stored cells as they are, symbols elsewhere."""
         self.check_fillable()
-        if self.codebook.labelled.size:
+        if self.schema.labelled.size:
             raise ValueError(
                 "observations of labels cannot be filled as an array of numbers: use predict(rows, cols)"
             )
         (m, n), stored = self.shape, self._stored
-        dtypes = [np.dtype("float64") if kind is None else smallest_dtype(kind) for kind in self.codebook.kinds]
+        dtypes = [np.dtype("float64") if kind is None else smallest_dtype(kind) for kind in self.schema.kinds]
         dtype = np.result_type(*dtypes, np.float32) if may_abstain else np.result_type(*dtypes)
         out = np.empty((m, n), dtype=dtype)
         out[stored.rows, stored.cols] = self.observations().values
@@ -424,15 +424,15 @@ class FrameTable(Table):
         self._seen: dict[int, NDArray[Any]] = {}
         """Columns that `levels` has looked at and `take` has not read yet."""
 
-    def take(self, codebook: Codebook) -> None:
+    def take(self, schema: ColumnSchema) -> None:
         """Set what the columns hold, read them, and refuse columns that hold something else."""
-        super().take(codebook)
-        self._numbers = {col: self._read(col) for col in codebook.coded.tolist()}
+        super().take(schema)
+        self._numbers = {col: self._read(col) for col in schema.coded.tolist()}
         self._seen.clear()
 
     def _read(self, col: int) -> Array:
         """A column as floats with NaN for missing; anything that is neither number nor label is an error."""
-        series, alphabet = self._columns[col], self.codebook[col]
+        series, alphabet = self._columns[col], self.schema[col]
         if series.null_count() == len(series):  # of whatever type: a column without any value is welcome
             return np.full(len(series), np.nan)
         labelled = alphabet is not None and alphabet.labels is not None
@@ -483,5 +483,5 @@ class FrameTable(Table):
             rows = np.flatnonzero(np.isnan(values))
             if rows.size:
                 symbols = symbols_at(rows, np.full(rows.size, col))
-                columns.append(scattered(self._columns[col], rows, symbols, self.codebook[col]))
+                columns.append(scattered(self._columns[col], rows, symbols, self.schema[col]))
         return self._frame.with_columns(*columns).to_native()

@@ -15,8 +15,8 @@ import numpy as np
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.plan import Plan
-from snapimpute.estimator.recipe import Center, Recipe, Weights
+from snapimpute.estimator.spec import Center, ModelSpec, Weights
+from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import choose, xi_grid
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases, Mode
@@ -25,7 +25,7 @@ from snapimpute.solvers import FitOptions, Result
 
 @dataclass(frozen=True)
 class Method:
-    """A completion method up to λ and ξ; ``discrete``, ``center`` and ``weights`` as in `Recipe`."""
+    """A completion method up to λ and ξ; ``discrete``, ``center`` and ``weights`` as in `ModelSpec`."""
 
     label: str
     discrete: str | None = None
@@ -142,11 +142,11 @@ def remark(alphabet: Alphabet) -> str:
 
 
 def _run(method: Method, known: Observations, hidden: Observations, alphabet: Alphabet, random_state: int) -> Outcome:
-    recipe = Recipe(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
-    xis = [xi for xi in xi_grid(recipe) if xi > 0 or not method.discrete]
-    choice = choose(known, recipe, xi=xis, random_state=random_state)
-    plan = Plan(recipe, choice.lam, choice.xi, choice)
-    result = plan.fit(known, options=FitOptions(max_iter=300, tol=1e-4, random_state=random_state))
+    spec = ModelSpec(alphabet, discrete=method.discrete, center=method.center, weights=method.weights)
+    xis = [xi for xi in xi_grid(spec) if xi > 0 or not method.discrete]
+    choice = choose(known, spec, xi=xis, random_state=random_state)
+    tuned = TunedSpec(spec, choice.lam, choice.xi, choice)
+    result = tuned.fit(known, options=FitOptions(max_iter=300, tol=1e-4, random_state=random_state))
     if result.status.code == "interrupted":  # a half-fitted method has no place in a comparison
         raise KeyboardInterrupt(result.status.message)
     estimate = result.entries(hidden.rows, hidden.cols)

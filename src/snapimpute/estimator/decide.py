@@ -26,7 +26,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 
 Decide = Literal["accuracy", "mae", "rmse", "nearest"]
 """What the decided symbol minimises: the chance of being wrong, the expected absolute or squared error; or the
@@ -81,7 +81,7 @@ def decided(probabilities: Array, symbols: Array, decide: Decide) -> NDArray[np.
 
 @stored("symbol log-odds", "tables")
 @dataclass(frozen=True, eq=False)
-class Habits:
+class SymbolLogOdds:
     """How often each lane, a row or a column, has each symbol, relative to what is usual: log of damped shares.
 
     Parameters
@@ -93,7 +93,7 @@ class Habits:
     tables: tuple[Array, ...]
 
     @classmethod
-    def of(cls, counts: Sequence[Array], usual: Sequence[Array]) -> Habits:
+    def of(cls, counts: Sequence[Array], usual: Sequence[Array]) -> SymbolLogOdds:
         """From counts (lanes, symbols) and the usual frequencies, one of each for a group."""
         tables = []
         for count, shares in zip(counts, usual, strict=True):
@@ -107,7 +107,7 @@ class Habits:
 
 
 def counted(
-    observations: Observations, book: Codebook, *, by_row: bool, held: Sequence[Observations] = ()
+    observations: Observations, book: ColumnSchema, *, by_row: bool, held: Sequence[Observations] = ()
 ) -> list[Array]:
     """How often each row, or column, has each symbol, for each group; entries of ``held`` do not count."""
     lanes = observations.shape[0] if by_row else observations.shape[1]
@@ -126,7 +126,7 @@ def counted(
     return out
 
 
-@stored("calibration", "alphabet", "middle", "spread", "weights", "habits")
+@stored("calibration", "alphabet", "middle", "spread", "weights", "log_odds")
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """Probabilities of the symbols of one alphabet; see the head of the module.
@@ -146,7 +146,7 @@ class Calibration:
     middle: float
     spread: float
     weights: Array
-    habits: tuple[float, float] = (0.0, 0.0)
+    log_odds: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def fit(
@@ -161,7 +161,7 @@ class Calibration:
         usual : array of shape (K,)
             Frequencies of the symbols, none of them 0.
         rows, cols : arrays of shape (N, K) or None
-            Habits of the rows and columns of the entries.
+            Log-odds of the rows and columns of the entries.
         """
         symbols = alphabet.symbols
         middle = float(usual @ symbols)
@@ -181,13 +181,13 @@ class Calibration:
         z, K = self._z(estimate), len(self.alphabet)
         codes = self.alphabet.indices(truth)
         powers = np.column_stack([np.ones_like(z), z, z**2])
-        habits = [one for one in (rows, cols) if one is not None]
+        log_odds = [one for one in (rows, cols) if one is not None]
         here = np.arange(z.size)
 
         def lost(flat: Array) -> tuple[float, Array]:
             change, extra = flat[: 3 * K].reshape(3, K), flat[3 * K :]
             logits = powers @ (self.weights + change)
-            for weight, habit in zip(extra, habits, strict=True):
+            for weight, habit in zip(extra, log_odds, strict=True):
                 logits += weight * habit
             logits -= logits.max(axis=1, keepdims=True)
             p = np.exp(logits)
@@ -195,10 +195,10 @@ class Calibration:
             loss = float(np.log(total).sum() - logits[here, codes].sum()) + 0.5 * RIDGE * float(flat @ flat)
             p /= total[:, None]
             p[here, codes] -= 1
-            slopes = [float(np.sum(p * habit)) for habit in habits]
+            slopes = [float(np.sum(p * habit)) for habit in log_odds]
             return loss, np.concatenate([(powers.T @ p).ravel(), slopes]) + RIDGE * flat
 
-        start = np.zeros(3 * K + len(habits))
+        start = np.zeros(3 * K + len(log_odds))
         found = minimize(
             lost, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-5 * z.size**0.5}
         )
@@ -220,7 +220,7 @@ class Calibration:
         """Probabilities (N, K) of the symbols in ascending order."""
         z = self._z(estimate)
         logits = np.column_stack([np.ones_like(z), z, z**2]) @ self.weights
-        for weight, habit in zip(self.habits, (rows, cols), strict=True):
+        for weight, habit in zip(self.log_odds, (rows, cols), strict=True):
             if habit is not None and weight:
                 logits += weight * habit
         logits -= logits.max(axis=1, keepdims=True)
@@ -231,37 +231,37 @@ class Calibration:
 
 @stored("symbol rule", "book", "decide", "calibrations", "usual", "cols", "min_confidence")
 @dataclass(frozen=True, eq=False)
-class Decider:
+class SymbolRule:
     """Decides the symbols of cells by their estimates, in the units of the data.
 
     Parameters
     ----------
-    book : Codebook
+    book : ColumnSchema
     decide : {"accuracy", "mae", "rmse", "nearest"}
     calibrations : tuple of Calibration or None
         One for each group of columns; None for columns of any numbers, and for all if nothing was calibrated.
     usual : tuple of arrays
         Frequencies of the symbols, by group.
-    cols : Habits
+    cols : SymbolLogOdds
         Of the columns.
     """
 
-    book: Codebook
+    book: ColumnSchema
     decide: Decide
     calibrations: tuple[Calibration | None, ...]
     usual: tuple[Array, ...]
-    cols: Habits
+    cols: SymbolLogOdds
     min_confidence: float = 0.0
 
     @classmethod
     def fit(
         cls,
-        book: Codebook,
+        book: ColumnSchema,
         decide: Decide,
         observations: Observations,
         held_out: Sequence[tuple[Observations, Array]],
         min_confidence: float = 0.0,
-    ) -> Decider:
+    ) -> SymbolRule:
         """Calibrate on held-out entries, given with their estimates, each set as it was left out of a fit."""
         usual = tuple(_usual(group, book, observations) for group in range(len(book.kinds)))
         calibrations: list[Calibration | None] = [None] * len(book.kinds)
@@ -271,27 +271,27 @@ class Decider:
                 if alphabet is not None:
                     found = _joined([_of_group(g, book, *one) for one in left_out])
                     calibrations[g] = Calibration.fit(alphabet, *found[:2], usual[g], *found[2:])
-        cols = Habits.of(counted(observations, book, by_row=False), usual)
+        cols = SymbolLogOdds.of(counted(observations, book, by_row=False), usual)
         return cls(book, decide, tuple(calibrations), usual, cols, min_confidence)
 
-    def again(self, book: Codebook, observations: Observations) -> Decider:
+    def again(self, book: ColumnSchema, observations: Observations) -> SymbolRule:
         """The same rule and calibrations for more data, with their habits."""
-        return replace(self, book=book, cols=Habits.of(counted(observations, book, by_row=False), self.usual))
+        return replace(self, book=book, cols=SymbolLogOdds.of(counted(observations, book, by_row=False), self.usual))
 
-    def of_rows(self, observations: Observations) -> Habits:
+    def of_rows(self, observations: Observations) -> SymbolLogOdds:
         """The habits of the rows of a table, by its observed cells."""
-        return Habits.of(counted(observations, self.book, by_row=True), self.usual)
+        return SymbolLogOdds.of(counted(observations, self.book, by_row=True), self.usual)
 
-    def proba(self, group: int, rows: Index, cols: Index, estimate: Array, habits: Habits) -> Array:
+    def proba(self, group: int, rows: Index, cols: Index, estimate: Array, log_odds: SymbolLogOdds) -> Array:
         """Probabilities of the symbols of a group of columns at some of its cells."""
         calibration = self.calibrations[group]
         if calibration is None:
             raise ValueError('there are no probabilities with decide="nearest", nor of columns of any numbers')
-        row = habits.at(group, rows) if habits.tables[group].size else None
+        row = log_odds.at(group, rows) if log_odds.tables[group].size else None
         col = self.cols.at(group, cols) if self.cols.tables[group].size else None
         return calibration.proba(estimate, row, col)
 
-    def symbols(self, rows: Index, cols: Index, estimate: Array, habits: Habits) -> Array:
+    def symbols(self, rows: Index, cols: Index, estimate: Array, log_odds: SymbolLogOdds) -> Array:
         """The decided symbols at cells; NaN where none is sure enough; the estimate in columns of any numbers."""
         out = np.array(estimate, dtype=np.float64)
         for group, alphabet in enumerate(self.book.kinds):
@@ -301,7 +301,7 @@ class Decider:
             if self.calibrations[group] is None:
                 out[inside] = alphabet.snap(estimate[inside])
                 continue
-            p = self.proba(group, rows[inside], cols[inside], estimate[inside], habits)
+            p = self.proba(group, rows[inside], cols[inside], estimate[inside], log_odds)
             which = decided(p, alphabet.symbols, self.decide)
             found = alphabet.symbols[which]
             if self.min_confidence > 0:
@@ -310,7 +310,7 @@ class Decider:
         return out
 
 
-def _usual(group: int, book: Codebook, observations: Observations) -> Array:
+def _usual(group: int, book: ColumnSchema, observations: Observations) -> Array:
     """Frequencies of the symbols in a group of columns, each imagined once in addition, so that none is 0."""
     alphabet = book.kinds[group]
     if alphabet is None:
@@ -331,19 +331,19 @@ class _Entries(NamedTuple):
 
 
 def _features(
-    observations: Observations, book: Codebook, held: Observations, usual: Sequence[Array]
-) -> tuple[Habits, Habits]:
-    """Habits of rows and columns, without the held-out entries themselves."""
+    observations: Observations, book: ColumnSchema, held: Observations, usual: Sequence[Array]
+) -> tuple[SymbolLogOdds, SymbolLogOdds]:
+    """Log-odds of rows and columns, without the held-out entries themselves."""
     rows, cols = (counted(observations, book, by_row=by_row, held=[held]) for by_row in (True, False))
-    return Habits.of(rows, usual), Habits.of(cols, usual)
+    return SymbolLogOdds.of(rows, usual), SymbolLogOdds.of(cols, usual)
 
 
 def _of_group(
-    group: int, book: Codebook, held: Observations, estimate: Array, habits: tuple[Habits, Habits]
+    group: int, book: ColumnSchema, held: Observations, estimate: Array, log_odds: tuple[SymbolLogOdds, SymbolLogOdds]
 ) -> _Entries:
     inside = np.arange(len(held))[book.inside(group, held.cols)]
     inside = inside[:: max(-(-inside.size // MOST_ENTRIES), 1)]
-    row, col = (one.tables[group] for one in habits)
+    row, col = (one.tables[group] for one in log_odds)
     return _Entries(
         held.values[inside],
         estimate[inside],

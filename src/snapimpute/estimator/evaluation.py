@@ -11,10 +11,10 @@ import numpy as np
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.estimator.model import in_units
-from snapimpute.estimator.recipe import DAMPING, Center, fitted_biases
+from snapimpute.estimator.spec import DAMPING, Center, fitted_biases
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 
@@ -64,7 +64,7 @@ class Evaluation:
     ----------
     imputer : SnapImputer
         Fitted to ``known``.
-    codebook : Codebook
+    schema : ColumnSchema
     known, hidden : Observations
         In units of the data.
     ways : tuple of Way
@@ -76,7 +76,7 @@ class Evaluation:
     """
 
     imputer: SnapImputer
-    codebook: Codebook
+    schema: ColumnSchema
     known: Observations
     hidden: Observations
     ways: tuple[Way, ...]
@@ -91,7 +91,7 @@ class Evaluation:
     def confusion(self, kind: int, way: Way | None = None) -> Any:
         """How often each symbol (row) became each symbol (column), in columns of a kind; without cells left open."""
         alphabet = self._alphabet(kind)
-        inside = self.codebook.inside(kind, self.hidden.cols)
+        inside = self.schema.inside(kind, self.hidden.cols)
         truth, found = self.hidden.values[inside], (way or self.ours).symbols[inside]
         written = ~np.isnan(found)
         if not written.any():
@@ -101,9 +101,9 @@ class Evaluation:
     def reliability(self) -> Reliability | None:
         """How far the probabilities can be trusted, over all kinds of columns; None where there are none."""
         sure, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-        for kind, (alphabet, p) in enumerate(zip(self.codebook.kinds, self.proba, strict=True)):
+        for kind, (alphabet, p) in enumerate(zip(self.schema.kinds, self.proba, strict=True)):
             if alphabet is not None and p is not None and p.size:
-                truth = self.hidden.values[self.codebook.inside(kind, self.hidden.cols)]
+                truth = self.hidden.values[self.schema.inside(kind, self.hidden.cols)]
                 sure.append(p.max(axis=1))
                 right.append(alphabet.indices(truth) == p.argmax(axis=1))
         every = np.concatenate(sure)
@@ -131,7 +131,7 @@ class Evaluation:
         return f"{100 * self.ours.exact:.2f} % of the hidden cells right: {'; '.join(parts)}"
 
     def _alphabet(self, kind: int) -> Alphabet:
-        alphabet = self.codebook.kinds[kind]
+        alphabet = self.schema.kinds[kind]
         if alphabet is None:
             raise ValueError("columns of any numbers have no symbols to confuse")
         return alphabet
@@ -195,7 +195,7 @@ def _compared(
     fit: Fit = SnapImputer.fit,
 ) -> Evaluation:
     fit(imputer, known)
-    book = Codebook.of(imputer.alphabet_, known.shape[1])
+    book = ColumnSchema.of(imputer.alphabet_, known.shape[1])
     known, hidden = _on_symbols(known, book), _on_symbols(hidden, book)
     rows, cols = hidden.rows, hidden.cols
     estimate = imputer.predict_mean(rows, cols)
@@ -218,7 +218,7 @@ def _compared(
     return Evaluation(imputer, book, known, hidden, tuple(ways), tuple(proba), strict)
 
 
-def _on_symbols(observations: Observations, book: Codebook) -> Observations:
+def _on_symbols(observations: Observations, book: ColumnSchema) -> Observations:
     """Values exactly on the symbols: 0.1 may have come as float32."""
     values = np.array(observations.values)
     for kind, alphabet in enumerate(book.kinds):
@@ -247,7 +247,7 @@ def _copy(imputer: SnapImputer, **changes: Any) -> SnapImputer:
     return SnapImputer(**{**imputer.get_params(deep=False), **changes})
 
 
-def _baselines(known: Observations, hidden: Observations, book: Codebook, scale: Array) -> list[Way]:
+def _baselines(known: Observations, hidden: Observations, book: ColumnSchema, scale: Array) -> list[Way]:
     """What takes no model of the table: usual symbols, means, biases."""
     out = []
     if book.one is not None:
@@ -266,7 +266,7 @@ def _baselines(known: Observations, hidden: Observations, book: Codebook, scale:
     return out
 
 
-def _column_modes(known: Observations, book: Codebook) -> Array:
+def _column_modes(known: Observations, book: ColumnSchema) -> Array:
     """The most frequent symbol of each column, or of its kind if it is empty; the mean of columns of any numbers."""
     n = known.shape[1]
     out = np.zeros(n)
@@ -285,7 +285,7 @@ def _column_modes(known: Observations, book: Codebook) -> Array:
     return out
 
 
-def _rounded(label: str, kind: Any, hidden: Observations, book: Codebook, scale: Array, estimate: Array) -> Way:
+def _rounded(label: str, kind: Any, hidden: Observations, book: ColumnSchema, scale: Array, estimate: Array) -> Way:
     symbols = np.array(estimate)
     for group, alphabet in enumerate(book.kinds):
         if alphabet is not None:
@@ -295,7 +295,7 @@ def _rounded(label: str, kind: Any, hidden: Observations, book: Codebook, scale:
 
 
 def _way(
-    label: str, kind: Any, hidden: Observations, book: Codebook, scale: Array, estimate: Array, symbols: Array
+    label: str, kind: Any, hidden: Observations, book: ColumnSchema, scale: Array, estimate: Array, symbols: Array
 ) -> Way:
     """Score symbols; a cell that was left open is not right, and does not count in the distance."""
     units = scale[hidden.cols]

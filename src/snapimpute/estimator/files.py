@@ -23,10 +23,10 @@ from safetensors.numpy import save as save_tensors
 from snapimpute.base.files import write_atomically
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import decide, foldin, model, tuning
-from snapimpute.estimator.plan import Plan
-from snapimpute.estimator.recipe import Recipe
+from snapimpute.estimator.spec import ModelSpec
+from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
 from snapimpute.solvers import SOLVERS, Status
@@ -38,8 +38,17 @@ FORMAT, VERSION = "snapimpute model", 2
 
 def _known() -> Known:
     """The classes that a file may hold, by name."""
-    kinds: list[type] = [Alphabet, Codebook, Observations, LowRank, Plan, Recipe, Status, *SOLVERS.values()]
-    kinds += [decide.Calibration, decide.Decider, decide.Habits, foldin.Base, model.Model]
+    kinds: list[type] = [
+        Alphabet,
+        ColumnSchema,
+        Observations,
+        LowRank,
+        TunedSpec,
+        ModelSpec,
+        Status,
+        *SOLVERS.values(),
+    ]
+    kinds += [decide.Calibration, decide.SymbolRule, decide.SymbolLogOdds, foldin.OffsetModel, model.Model]
     kinds += [tuning.Candidate, tuning.Choice, tuning.HeldOut, tuning.Verdict]
     return known_by_name([*kinds, *SPECTRAL.values(), *DISCRETE.values(), ByColumn, Ridge])
 

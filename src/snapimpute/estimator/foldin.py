@@ -23,7 +23,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.recipe import Center, Damping, fitted_biases
+from snapimpute.estimator.spec import Center, Damping, fitted_biases
 from snapimpute.linalg import LowRank
 from snapimpute.linalg.kernels import lanes_solve
 from snapimpute.penalties import ByColumn, CellPenalty, DiscretePenalty
@@ -41,7 +41,7 @@ LANES = 256
 
 @stored("offset model", "center", "mean", "col_biases", "damping", "cold")
 @dataclass(frozen=True, eq=False)
-class Base:
+class OffsetModel:
     """What the offsets are made of, so that they can be had for other rows: μ, the biases of columns, the damping.
 
     A row without observed cells has the bias 0. Without a centre there are no offsets, but rows and columns of
@@ -56,7 +56,7 @@ class Base:
     """Columns without any observation."""
 
     @classmethod
-    def of(cls, observations: Observations, center: Center, damping: Damping) -> Base:
+    def of(cls, observations: Observations, center: Center, damping: Damping) -> OffsetModel:
         """Fit to the data; the same numbers as `offsets`."""
         n = observations.shape[1]
         biases = fitted_biases(observations, center or "mean", damping)
@@ -64,7 +64,7 @@ class Base:
         return cls(center, biases.mean, np.array(biases.col_biases), damping, cold)
 
     def offsets(self, observations: Observations | None, rows: int) -> LowRank | None:
-        """What is subtracted from so many rows with these observed cells (None: none at all), as `recipe.offsets`."""
+        """What is subtracted from so many rows with these observed cells (None: none at all), as `spec.offsets`."""
         if self.center is None:
             return None
         known = np.zeros(rows) if observations is None else np.bincount(observations.rows, minlength=rows)

@@ -15,18 +15,18 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from snapimpute.backends import place_named
+from snapimpute.backends import backend_named
 from snapimpute.base.display import html_of
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
-from snapimpute.estimator.decide import Decide, Decider, check_confidence, check_decide
+from snapimpute.estimator.decide import Decide, SymbolRule, check_confidence, check_decide
 from snapimpute.estimator.files import read_model, write_model
-from snapimpute.estimator.model import Estimates, Model, in_units
-from snapimpute.estimator.plan import MIN_OBSERVED, Plan, Strength, TuningInterruptedError, settle
-from snapimpute.estimator.recipe import Center, Weights
+from snapimpute.estimator.model import Model, Predictions, in_units
+from snapimpute.estimator.spec import Center, Weights
+from snapimpute.estimator.tuned import MIN_OBSERVED, Strength, TunedSpec, TuningInterruptedError, tune
 from snapimpute.estimator.tuning import Candidate, Metric, Search
 from snapimpute.estimator.update import grown, merged, new_cells
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
@@ -276,39 +276,39 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.alphabet is None:
             raise ValueError(_no_alphabet(read_table(X, "infer", missing=self.missing)))
         table = read_table(X, self.alphabet, missing=self.missing, leave=self.continuous == "passthrough")
-        logger.info("alphabet: %s", table.codebook.describe())
+        logger.info("alphabet: %s", table.schema.describe())
         return table
 
     def _fit(self, X: Any, table: Table) -> None:
         decide, sure = check_decide(self.decide), check_confidence(self.min_confidence, self.decide)
-        place_named(self.backend)  # said before anything is computed, if it is not there
+        backend_named(self.backend)  # said before anything is computed, if it is not there
         options = self._options()
         validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
-        book, observed = table.codebook, table.observations()
+        book, observed = table.schema, table.observations()
         scale = book.scale(observed.cols, observed.values)
         known = in_units(observed, scale)
-        plan, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], options)
-        result = plan.fit(known, self.solver, options, callback=self.callback)
+        tuned, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], options)
+        result = tuned.fit(known, self.solver, options, callback=self.callback)
         stopped |= result.status.code == "interrupted"  # no further fit then
         held_out: list[tuple[Observations, Array]] = []
         try:
-            held_out = self._held_out(known, scale, plan, options) if plan.choice or not stopped else []
+            held_out = self._held_out(known, scale, tuned, options) if tuned.choice or not stopped else []
         except KeyboardInterrupt:  # which came too late for the fit: that is kept
             stopped = True
-        decider = Decider.fit(book, decide, observed, held_out, sure)
+        rule = SymbolRule.fit(book, decide, observed, held_out, sure)
         labelled = X if isinstance(X, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
-        self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
+        self._keep(tuned, result, Model.of(book, scale, observed, tuned, result, rule), observed)
         if stopped:
             raise KeyboardInterrupt("interrupted: the best so far is kept")
 
     def _settled(
-        self, known: Observations, alphabet: Alphabet | Codebook, metric: Metric, options: FitOptions
-    ) -> tuple[Plan, bool]:
+        self, known: Observations, alphabet: Alphabet | ColumnSchema, metric: Metric, options: FitOptions
+    ) -> tuple[TunedSpec, bool]:
         """What was "auto" chosen, and whether that was interrupted."""
         try:
-            plan = settle(
+            tuned = tune(
                 known,
                 alphabet,
                 spectral=self.spectral,
@@ -323,10 +323,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 options=options,
                 progress=self.progress,
             )
-            return plan, False
+            return tuned, False
         except TuningInterruptedError as err:
             logger.warning("%s: the best so far is fitted", err)
-            return err.plan, True
+            return err.tuned, True
 
     def _options(self) -> FitOptions:
         return FitOptions(
@@ -340,30 +340,30 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
 
     def _held_out(
-        self, known: Observations, scale: Array, plan: Plan, options: FitOptions
+        self, known: Observations, scale: Array, tuned: TunedSpec, options: FitOptions
     ) -> list[tuple[Observations, Array]]:
         """Cells that were held out with their estimates, to calibrate on: those of the tuning, or of one more fit."""
         if self.decide == "nearest" or len(known) < MIN_OBSERVED or min(known.shape) == 1:
             return []
-        choice = plan.choice
+        choice = tuned.choice
         if choice is None:
-            search = Search(known, plan.recipe, share=SHARE, solver=self.solver, options=options.coarse())
-            choice = search.plain(plan.lam, plan.xi).choice()
+            search = Search(known, tuned.spec, share=SHARE, solver=self.solver, options=options.coarse())
+            choice = search.plain(tuned.lam, tuned.xi).choice()
         return [
             (one.observations.with_values(one.observations.values * units), one.estimate * units)
             for one in choice.held_out
             for units in (scale[one.observations.cols],)
         ]
 
-    def _keep(self, plan: Plan, result: Result, model: Model, observed: Observations) -> None:
-        recipe = plan.recipe
-        self._plan, self._model, self._observed = plan, model, observed
-        self.alphabet_, self.scale_ = model.codebook.by_column, model.scale
-        self.center_, self.damping_ = recipe.center, recipe.damping
-        self.choice_ = plan.choice
-        self.verdict_ = None if plan.choice is None else plan.choice.verdict
-        self.lam_ = recipe.spectral.lam if isinstance(recipe.spectral, SpectralPenalty) else plan.lam
-        self.xi_ = recipe.discrete.xi if isinstance(recipe.discrete, DiscretePenalty) else plan.xi
+    def _keep(self, tuned: TunedSpec, result: Result, model: Model, observed: Observations) -> None:
+        spec = tuned.spec
+        self._tuned, self._model, self._observed = tuned, model, observed
+        self.alphabet_, self.scale_ = model.schema.by_column, model.scale
+        self.center_, self.damping_ = spec.center, spec.damping
+        self.choice_ = tuned.choice
+        self.verdict_ = None if tuned.choice is None else tuned.choice.verdict
+        self.lam_ = spec.spectral.lam if isinstance(spec.spectral, SpectralPenalty) else tuned.lam
+        self.xi_ = spec.discrete.xi if isinstance(spec.discrete, DiscretePenalty) else tuned.xi
         shown = model.shown.astype(result.x.dtype)
         self.left_, self.singular_values_, self.right_ = shown.U, shown.s, shown.V
         self.offsets_ = model.offsets
@@ -397,17 +397,17 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"X.reshape(1, -1) makes it a single row, X.reshape(-1, 1) a single column"
             )
         validate_data(self, given, reset=False, skip_check_array=True)  # number and names of the columns
-        book = self._model.codebook
-        known = isinstance(X, Table) and X.codebook is book
+        book = self._model.schema
+        known = isinstance(X, Table) and X.schema is book
         table: Table = X if known else read_table(given, book, missing=self.missing)
         table.check_symbols()
         return table
 
     def _filled(self, table: Table) -> Any:
         estimates = self._model.folded(table.cells(), table.shape[0])
-        return table.filled(estimates.symbols, may_abstain=self._model.decider.min_confidence > 0)
+        return table.filled(estimates.symbols, may_abstain=self._model.rule.min_confidence > 0)
 
-    def fold_in(self, X: Any) -> Estimates:
+    def fold_in(self, X: Any) -> Predictions:
         """Return what the fit says of any rows, by their observed cells: raw scores, probabilities, symbols.
 
         For rows that were not fitted what `predict_mean`, `predict_proba` and
@@ -444,11 +444,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         folded = model.deciding(0.0).folded((rows[kept], cols[kept], values[kept]), table.shape[0])
         found = folded.symbols(rows[hidden], cols[hidden])
         off = (found - values[hidden]) / model.scale[cols[hidden]]
-        if model.decider.decide == "mae":
+        if model.rule.decide == "mae":
             return -float(np.mean(np.abs(off)))
-        if model.decider.decide == "rmse":
+        if model.rule.decide == "rmse":
             return -float(np.sqrt(np.mean(off**2)))
-        discrete = model.codebook.discrete[cols[hidden]]
+        discrete = model.schema.discrete[cols[hidden]]
         return float(np.mean(np.where(discrete, np.abs(off) < 1e-9, -(off**2))))
 
     # ---------------------------------------------------------------- single cells
@@ -466,7 +466,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         estimates, r, c, shape = self._asked(rows, cols)
         symbols = estimates.symbols(r, c)
-        book = self._model.codebook
+        book = self._model.schema
         if all(kind is None or kind.labels is None for kind in book.kinds):
             return symbols.reshape(shape)
         out = symbols.astype(object)
@@ -517,26 +517,26 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         array([2])
         """
         check_is_fitted(self, "left_")
-        r, _, shape = self._cells(row, self._model.codebook.coded[0])
+        r, _, shape = self._cells(row, self._model.schema.coded[0])
         if shape:
             raise ValueError(f"row must be one position, got shape {shape}")
         if not isinstance(k, Integral) or k < 1:
             raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
-        open_ = self._model.codebook.discrete.copy()
+        open_ = self._model.schema.discrete.copy()
         open_[self._observed.cols[slice(*self._observed.by_row.indptr[[r[0], r[0] + 1]])]] = False
         cols = np.flatnonzero(open_)
         scores = self._model.fitted.mean(np.full(cols.size, r[0]), cols)
         return cols[np.argsort(-scores, kind="stable")[: int(k)]]
 
     @property
-    def estimates_(self) -> Estimates:
+    def estimates_(self) -> Predictions:
         """What the fit says of the cells of its own table: `fold_in` for the rows that were fitted."""
         check_is_fitted(self, "left_")
         return self._model.fitted
 
     def _asked(
         self, rows: Any, cols: ArrayLike | None
-    ) -> tuple[Estimates, NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
+    ) -> tuple[Predictions, NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
         """Cells of the fit, or all cells of a table, and what is said of them."""
         check_is_fitted(self, "left_")
         if cols is not None:
@@ -559,7 +559,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
 
     def _check_coded(self, cols: NDArray[Any]) -> None:
-        if cols.size and (alone := self._model.codebook.which[cols] < 0).any():
+        if cols.size and (alone := self._model.schema.which[cols] < 0).any():
             raise ValueError(f"column {cols[alone][0]} was left alone by the fit, which says nothing of it")
 
     # ---------------------------------------------------------------- more data
@@ -587,20 +587,20 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return self
         else:
             named = hasattr(self, "feature_names_in_")
-            new = new_cells(self._model.codebook, rows, np.asarray(cols), values, may_grow=not named)
-        model, plan = self._model, self._plan
+            new = new_cells(self._model.schema, rows, np.asarray(cols), values, may_grow=not named)
+        model, tuned = self._model, self._tuned
         observed = merged(self._observed, new)
         more = observed.shape[1] - model.shape[1]
-        book = model.codebook.widened(more)
+        book = model.schema.widened(more)
         scale = np.append(model.scale, np.ones(more))
         known = in_units(observed, scale)
-        start = grown(model, plan.recipe, known)
-        result = plan.fit(known, self.solver, self._options(), x0=start, callback=self.callback)
+        start = grown(model, tuned.spec, known)
+        result = tuned.fit(known, self.solver, self._options(), x0=start, callback=self.callback)
         self.n_features_in_ = observed.shape[1]
         if observed.shape != model.shape:  # what is new has no labels
             self.row_labels_ = self.col_labels_ = None
-        decider = model.decider.again(book, observed)
-        self._keep(plan, result, Model.of(book, scale, observed, plan, result, decider), observed)
+        rule = model.rule.again(book, observed)
+        self._keep(tuned, result, Model.of(book, scale, observed, tuned, result, rule), observed)
         return self
 
     # ---------------------------------------------------------------- files
@@ -678,7 +678,7 @@ def complete(X: Any, alphabet: Any = None, **params: Any) -> Any:
 
 def _no_alphabet(table: Table) -> str:
     """What to say where no alphabet is given."""
-    one, hint, names = table.codebook.one, "", []
+    one, hint, names = table.schema.one, "", []
     found = [levels.values for levels in map(table.levels, range(table.shape[1])) if levels.count]
     if one is not None:
         names = one.names()

@@ -12,11 +12,11 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
-from snapimpute.estimator.decide import Decider, Habits
-from snapimpute.estimator.foldin import Base, fold_in, shrinkage
-from snapimpute.estimator.plan import Plan
+from snapimpute.estimator.decide import SymbolLogOdds, SymbolRule
+from snapimpute.estimator.foldin import OffsetModel, fold_in, shrinkage
+from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, Nuclear
 from snapimpute.problem import Problem
@@ -24,61 +24,61 @@ from snapimpute.solvers import Result
 from snapimpute.solvers.loop import SAMPLED_CELLS
 
 
-@stored("model", "codebook", "scale", "x", "base", "shown", "offsets", "discrete", "shrink", "decider", "habits")
+@stored("model", "schema", "scale", "x", "base", "shown", "offsets", "discrete", "shrink", "rule", "log_odds")
 @dataclass(frozen=True, eq=False)
 class Model:
     """A low-rank matrix, offsets, the units of the columns, and how symbols are decided.
 
     Parameters
     ----------
-    codebook : Codebook
+    schema : ColumnSchema
         The alphabets of the columns.
     scale : array of shape (n,)
         What one unit of the model is in each column; 1 where all columns have one alphabet.
     x : LowRank
         As it was fitted.
-    base : Base
+    base : OffsetModel
         Makes the offsets of any rows.
     shown, offsets : LowRank
-        The estimates of the rows that were fitted are their sum; see `Base.estimates`.
+        The estimates of the rows that were fitted are their sum; see `OffsetModel.estimates`.
     discrete : DiscretePenalty or None
     shrink : array of shape (r,)
         See `foldin`.
-    decider : Decider
-    habits : Habits
+    rule : SymbolRule
+    log_odds : SymbolLogOdds
         Of the rows that were fitted.
     """
 
-    codebook: Codebook
+    schema: ColumnSchema
     scale: Array
     x: LowRank
-    base: Base
+    base: OffsetModel
     shown: LowRank
     offsets: LowRank
     discrete: DiscretePenalty | None
     shrink: Array
-    decider: Decider
-    habits: Habits
+    rule: SymbolRule
+    log_odds: SymbolLogOdds
 
     @classmethod
     def of(
         cls,
-        codebook: Codebook,
+        schema: ColumnSchema,
         scale: Array,
         observed: Observations,
-        plan: Plan,
+        tuned: TunedSpec,
         result: Result,
-        decider: Decider,
+        rule: SymbolRule,
     ) -> Model:
         """Make a model of a fit to observations, which are in the units of the data."""
         known = in_units(observed, scale)
-        base = Base.of(known, plan.recipe.center, plan.recipe.damping)
-        problem = plan.recipe.problem(known, plan.lam, plan.xi)
+        base = OffsetModel.of(known, tuned.spec.center, tuned.spec.damping)
+        problem = tuned.spec.problem(known, tuned.lam, tuned.xi)
         x = LowRank(*(part.astype(np.float64) for part in (result.x.U, result.x.s, result.x.V)))
         discrete = problem.discrete if problem.is_discrete else None
         shrink = shrinkage(_affordable(problem), x)
-        habits = decider.of_rows(observed)
-        return cls(codebook, scale, x, base, *base.estimates(x, known), discrete, shrink, decider, habits)
+        log_odds = rule.of_rows(observed)
+        return cls(schema, scale, x, base, *base.estimates(x, known), discrete, shrink, rule, log_odds)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -91,27 +91,27 @@ class Model:
         return both if (self.scale == 1).all() else LowRank(both.U, both.s, both.V * self.scale[:, None])
 
     @cached_property
-    def fitted(self) -> Estimates:
+    def fitted(self) -> Predictions:
         """Of the rows that were fitted."""
-        return Estimates(self.whole(self.shown, self.offsets), self.decider, self.habits)
+        return Predictions(self.whole(self.shown, self.offsets), self.rule, self.log_odds)
 
-    def folded(self, cells: Cells, rows: int) -> Estimates:
+    def folded(self, cells: Cells, rows: int) -> Predictions:
         """Of any rows, by their observed cells; see `foldin`."""
         shape = rows, self.shape[1]
         if not cells[2].size:
             nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)
-            counts = [np.zeros((rows, table.shape[1])) for table in self.habits.tables]
-            habits = Habits.of(counts, self.decider.usual)
-            return Estimates(self.whole(*self.base.estimates(nothing, None)), self.decider, habits)
+            counts = [np.zeros((rows, table.shape[1])) for table in self.log_odds.tables]
+            log_odds = SymbolLogOdds.of(counts, self.rule.usual)
+            return Predictions(self.whole(*self.base.estimates(nothing, None)), self.rule, log_odds)
         observed = Observations.from_coo(*cells, shape)
         known = in_units(observed, self.scale)
         problem = _affordable(Problem(known, Nuclear(1.0), self.discrete, self.base.offsets(known, rows)))
         x = LowRank(fold_in(problem, self.x.V, self.shrink), np.ones(self.x.rank), self.x.V)
-        return Estimates(self.whole(*self.base.estimates(x, known)), self.decider, self.decider.of_rows(observed))
+        return Predictions(self.whole(*self.base.estimates(x, known)), self.rule, self.rule.of_rows(observed))
 
     def deciding(self, min_confidence: float) -> Model:
         """The same, abstaining below another confidence."""
-        return replace(self, decider=replace(self.decider, min_confidence=min_confidence))
+        return replace(self, rule=replace(self.rule, min_confidence=min_confidence))
 
 
 def _affordable(problem: Problem) -> Problem:
@@ -120,14 +120,14 @@ def _affordable(problem: Problem) -> Problem:
     return problem if m * n <= SAMPLED_CELLS else replace(problem, discrete=None)
 
 
-class Estimates:
+class Predictions:
     """What a model says of the cells of some rows: estimates, probabilities, symbols.
 
     Cells are taken a block at a time; those of a block may lie anywhere.
     """
 
-    def __init__(self, estimate: LowRank, decider: Decider, habits: Habits) -> None:
-        self.estimate, self._decider, self._habits = estimate, decider, habits
+    def __init__(self, estimate: LowRank, rule: SymbolRule, log_odds: SymbolLogOdds) -> None:
+        self.estimate, self._decider, self._habits = estimate, rule, log_odds
         self._left = np.ascontiguousarray(estimate.U * estimate.s)
         self._right = np.ascontiguousarray(estimate.V)
         self._ones = np.ones(estimate.rank, estimate.dtype)

@@ -12,8 +12,8 @@ import numpy as np
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
-from snapimpute.estimator.recipe import Recipe, offsets
+from snapimpute.data.schema import ColumnSchema
+from snapimpute.estimator.spec import ModelSpec, offsets
 from snapimpute.linalg import LowRank, partial_svd, sparse
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.solvers import FitOptions, Result, Solver, named
@@ -22,7 +22,7 @@ from snapimpute.solvers.options import TUNING, FitKeywords
 
 Metric = Literal["error", "mae", "rmse"]
 XI_STEPS = (0.0, 0.001, 0.003, 0.01, 0.03)
-"""ξ tried, in units of `Recipe.xi_unit`; 0 is the plain method."""
+"""ξ tried, in units of `ModelSpec.xi_unit`; 0 is the plain method."""
 
 LAM_STEPS = 14
 LAM_RATIO = 0.65
@@ -139,7 +139,7 @@ Grid = float | Sequence[float] | Literal["auto"]
 
 def choose(
     observations: Observations,
-    recipe: Recipe,
+    spec: ModelSpec,
     *,
     lam: Grid = "auto",
     xi: Grid = "auto",
@@ -161,7 +161,7 @@ def choose(
     Parameters
     ----------
     observations : Observations
-    recipe : Recipe
+    spec : ModelSpec
     lam, xi : float, list of float or "auto"
         What to try.
     metric : {"error", "mae", "rmse"}
@@ -187,18 +187,18 @@ def choose(
     --------
     >>> from snapimpute.data.datasets import low_rank_alphabet
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
-    >>> choice = choose(data.observations, Recipe(data.alphabet, center="mean"))
+    >>> choice = choose(data.observations, ModelSpec(data.alphabet, center="mean"))
     >>> choice.best.score < 0.1
     True
     """
     fitted = replace(TUNING, **options)
-    search = Search(observations, recipe, metric, share, cv, solver, fitted, early=early, progress=progress)
+    search = Search(observations, spec, metric, share, cv, solver, fitted, early=early, progress=progress)
     return search.plain(lam, xi).others().choice()
 
 
 def path(
     observations: Observations,
-    recipe: Recipe,
+    spec: ModelSpec,
     *,
     lam: Grid = "auto",
     xi: Grid = "auto",
@@ -215,12 +215,12 @@ def path(
     --------
     >>> from snapimpute.data.datasets import low_rank_alphabet
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
-    >>> lams, xis, scores = path(data.observations, Recipe(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03]).surface()
+    >>> lams, xis, scores = path(data.observations, ModelSpec(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03]).surface()
     >>> scores.shape
     (3, 2)
     """
     fitted = replace(TUNING, **options)
-    search = Search(observations, recipe, metric, share, cv, solver, fitted, early=False, progress=progress)
+    search = Search(observations, spec, metric, share, cv, solver, fitted, early=False, progress=progress)
     return search.plain(lam, xi).others().choice()
 
 
@@ -235,7 +235,7 @@ class Search:
     def __init__(
         self,
         observations: Observations,
-        recipe: Recipe,
+        spec: ModelSpec,
         metric: Metric = "error",
         share: float = 0.2,
         cv: int | None = None,
@@ -247,10 +247,10 @@ class Search:
         folds: Sequence[tuple[Observations, Observations]] | None = None,
     ) -> None:
         _check_metric(metric)
-        self.metric, self.early, self.progress, self.recipe = metric, early, progress, recipe
+        self.metric, self.early, self.progress, self.spec = metric, early, progress, spec
         if folds is None:
             folds = _folds(observations, share, cv, options.random_state)
-        self.fits = [Fit(kept, recipe, solver, options) for kept, _ in folds]
+        self.fits = [Fit(kept, spec, solver, options) for kept, _ in folds]
         self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
         self.losses: dict[Candidate, Array] = {}
@@ -268,8 +268,8 @@ class Search:
     ) -> Search:
         """Walk the path of the first ξ."""
         kept, solver = self.fits[0].observations, self.fits[0].solver
-        self.lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, self.recipe)), reverse=True)
-        self.xis = sorted(_grid("xi", xi, lambda: xi_grid(self.recipe, solver, kept)))
+        self.lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, self.spec)), reverse=True)
+        self.xis = sorted(_grid("xi", xi, lambda: xi_grid(self.spec, solver, kept)))
         first = self._path(self.lams, self.xis[0])
         self.late = self.early and isinstance(lam, str) and self.xis[0] == 0
         self.begin = max(first - ABOVE, 0) if self.late else 0
@@ -310,7 +310,7 @@ class Search:
         return place
 
     def _score(self, lam: float, xi: float, results: Sequence[Result]) -> Candidate:
-        book, found = self.recipe.book(self.held[0].shape[1]), []
+        book, found = self.spec.book(self.held[0].shape[1]), []
         for held, result in zip(self.held, results, strict=True):
             estimate = result.entries(held.rows, held.cols)
             found.append(HeldOut(held, estimate, losses(self.metric, held, estimate, book)))
@@ -367,7 +367,7 @@ class Fit:
     """A fit that is open in λ and ξ; parameters as in `choose`."""
 
     observations: Observations
-    recipe: Recipe
+    spec: ModelSpec
     solver: Solver[Any] | str = "auto"
     options: FitOptions = TUNING
 
@@ -375,14 +375,14 @@ class Fit:
         """The fits at every λ in turn, each started from the one before, the first from ``x``."""
         options = replace(self.options, evaluate_every=self.options.max_iter)
         for lam in lams:
-            result = run(self.recipe.problem(self.observations, lam, xi), self.solver, options, x0=x)
+            result = run(self.spec.problem(self.observations, lam, xi), self.solver, options, x0=x)
             if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
                 raise KeyboardInterrupt(result.status.message)
             x = result.x
             yield result
 
 
-def losses(metric: Metric, held: Observations, estimate: Array, book: Codebook) -> Array:
+def losses(metric: Metric, held: Observations, estimate: Array, book: ColumnSchema) -> Array:
     """What is lost on each entry: 1 for a wrong symbol, or the absolute or the squared error."""
     _check_metric(metric)
     truth = held.values
@@ -402,9 +402,9 @@ def _check_metric(metric: str) -> None:
         raise ValueError(f'metric must be "error", "mae" or "rmse", got {metric!r}')
 
 
-def largest_lam(observations: Observations, recipe: Recipe) -> float:
+def largest_lam(observations: Observations, spec: ModelSpec) -> float:
     """σ₁(P_Ω(O − B)): with the nuclear norm and ξ = 0, X = 0 is optimal from this λ on."""
-    base = offsets(observations, recipe.center, recipe.damping)
+    base = offsets(observations, spec.center, spec.damping)
     values = observations.values
     if base is not None:
         values = values - base.entries(observations.rows, observations.cols)
@@ -417,15 +417,15 @@ def spectral_norm(observations: Observations, values: Array) -> float:
     return max(float(sigma), 1e-12)
 
 
-def lam_grid(observations: Observations, recipe: Recipe) -> list[float]:
+def lam_grid(observations: Observations, spec: ModelSpec) -> list[float]:
     """λ to try, from the largest down; a single 0 if the penalty brings its own.
 
     The grid is one of thresholds, the same for every penalty: each λ is the one that has its threshold.
     """
-    if not isinstance(recipe.spectral, str):
+    if not isinstance(spec.spectral, str):
         return [0.0]
-    thresholds = largest_lam(observations, recipe) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
-    return [lam_at_threshold(recipe.spectral_at, threshold) for threshold in thresholds.tolist()]
+    thresholds = largest_lam(observations, spec) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
+    return [lam_at_threshold(spec.spectral_at, threshold) for threshold in thresholds.tolist()]
 
 
 def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], list[float]]) -> list[float]:
@@ -437,16 +437,16 @@ def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], li
 
 
 def xi_grid(
-    recipe: Recipe, solver: Solver[Any] | str = "auto", observations: Observations | None = None
+    spec: ModelSpec, solver: Solver[Any] | str = "auto", observations: Observations | None = None
 ) -> list[float]:
     """ξ to try, 0 first; only that if the penalty brings its own.
 
     With observations, a ξ to which the solver objects is left out: there are solvers that need one above 0.
     """
-    if not recipe.xi_is_open:
+    if not spec.xi_is_open:
         return [0.0]
-    grid = [recipe.xi_unit * step for step in XI_STEPS]
+    grid = [spec.xi_unit * step for step in XI_STEPS]
     if observations is None or (isinstance(solver, str) and solver == "auto"):
         return grid
     kind = named(solver)
-    return [xi for xi in grid if kind.objection(recipe.problem(observations, 1.0, xi)) is None] or grid
+    return [xi for xi in grid if kind.objection(spec.problem(observations, 1.0, xi)) is None] or grid

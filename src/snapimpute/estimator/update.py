@@ -9,16 +9,18 @@ from snapimpute.base.types import Array
 from snapimpute.data.cells import coded
 from snapimpute.data.checks import as_index, on_symbols
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.foldin import fold_in
 from snapimpute.estimator.model import Model
-from snapimpute.estimator.recipe import Recipe, offsets
+from snapimpute.estimator.spec import ModelSpec, offsets
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
 
 
-def new_cells(book: Codebook, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, *, may_grow: bool) -> Observations:
+def new_cells(
+    book: ColumnSchema, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, *, may_grow: bool
+) -> Observations:
     """Cells as numbers, checked against the alphabet of their columns, which may be new if the table ``may_grow``."""
     given = np.atleast_1d(np.asarray(values))
     r, c = (as_index(np.atleast_1d(one), name) for one, name in ((rows, "rows"), (cols, "cols")))
@@ -58,10 +60,10 @@ def merged(old: Observations, new: Observations) -> Observations:
     return Observations.from_coo(rows[first], cols[first], values[first], (m, n))
 
 
-def grown(model: Model, recipe: Recipe, known: Observations) -> LowRank:
+def grown(model: Model, spec: ModelSpec, known: Observations) -> LowRank:
     """The factors of a model with those of new rows and columns, by their cells in the old columns and rows."""
     x, (m, n) = model.x, known.shape
-    base = offsets(known, recipe.center, recipe.damping)
+    base = offsets(known, spec.center, spec.damping)
     targets = known.values - (0.0 if base is None else base.entries(known.rows, known.cols))
     U = _folded(known.rows, known.cols, targets, (m, x.shape[1]), x.U * x.s, x.V, model.shrink)
     V = _folded(known.cols, known.rows, targets, (n, x.shape[0]), x.V * x.s, x.U, model.shrink)

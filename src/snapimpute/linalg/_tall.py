@@ -10,7 +10,7 @@ import numpy as np
 
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
-from snapimpute.linalg.backend import place_of
+from snapimpute.linalg.backend import backend_of
 
 BAND = 8192
 """Rows of a part."""
@@ -18,9 +18,9 @@ BAND = 8192
 
 def times(tall: Array, small: Array) -> Array:
     """tall·small, where the first lives."""
-    place = place_of(tall)
-    if place is not None:
-        return place.times(tall, small)
+    backend = backend_of(tall)
+    if backend is not None:
+        return backend.times(tall, small)
     if tall.shape[0] <= BAND:
         return tall @ small
     out = np.empty((tall.shape[0], small.shape[1]), np.result_type(tall, small))
@@ -34,9 +34,9 @@ def times(tall: Array, small: Array) -> Array:
 
 def inner(tall: Array, other: Array) -> Array:
     """tallᵀ·other, a sum over the bands; always in numpy's memory."""
-    place = place_of(tall)
-    if place is not None:
-        return place.inner(tall, other)
+    backend = backend_of(tall)
+    if backend is not None:
+        return backend.inner(tall, other)
     if tall.shape[0] <= BAND:
         return tall.T @ other
 

@@ -5,7 +5,7 @@ lives where the backend keeps it. Arrays of rank by rank, and singular values,
 are always numpy's. A tall array of another backend follows numpy's protocol
 (``__array_ufunc__``, ``__array_function__``), so that every formula is written
 once, with numpy's names; its reductions return numpy's numbers and small arrays.
-Compiled work, and work that depends on the device, goes through its `place`. A
+Compiled work, and work that depends on the device, goes through its `backend`. A
 backend may keep the arrays of one side, columns for instance, in numpy's memory.
 """
 
@@ -28,7 +28,7 @@ MatrixOperator: TypeAlias = Any
 Sample: TypeAlias = Any
 
 
-class Need(NamedTuple):
+class Accuracy(NamedTuple):
     """Accuracy that a solver step requires of an operator.
 
     ``error`` is the largest error allowed, in the Frobenius norm. The step sets
@@ -42,13 +42,13 @@ class Need(NamedTuple):
     right: Array | None = None
 
 
-EXACT = Need()
+EXACT = Accuracy()
 
 ROWS, COLUMNS, OBSERVED = 0, 1, 2
 """Sides: an array has a row for each row, each column or each observation of the table."""
 
 
-class Place(ABC):
+class Backend(ABC):
     """A memory other than numpy's, and the products computed there."""
 
     name: str
@@ -108,7 +108,9 @@ class Place(ABC):
         return operator
 
     @abstractmethod
-    def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
+    def mapped(
+        self, factors: LowRank, cell_map: CellMap, accuracy: Accuracy, sample: Sample | None
+    ) -> MatrixOperator:
         """Return f(X) as an operator, of the accuracy needed."""
 
     @abstractmethod
@@ -124,30 +126,30 @@ class Place(ABC):
         """Apply a compiled map of one real variable, known by the name of its kernel, in place."""
 
 
-def place_of(array: Any) -> Place | None:
+def backend_of(array: Any) -> Backend | None:
     """Return the backend of an array, or of an operator's blocks; None is numpy's memory."""
-    found: Place | None = getattr(array, "place", None)
+    found: Backend | None = getattr(array, "backend", None)
     return found
 
 
 def to_host(array: Any) -> Any:
     """Return the array in numpy's memory, itself if it is there."""
-    return array if place_of(array) is None else array.to_host()
+    return array if backend_of(array) is None else array.to_host()
 
 
 def put_beside(like: Any, array: Any, side: int) -> Any:
     """Copy a numpy array to the memory of an operator or another array."""
-    place = place_of(like)
-    return array if place is None else place.put(array, side)
+    backend = backend_of(like)
+    return array if backend is None else backend.put(array, side)
 
 
 def take_beside(index: Any, table: Any) -> Any:
     """Return ``table[index]``, where the indices live."""
-    place = place_of(index)
-    return table[index] if place is None else place.take(table, index)
+    backend = backend_of(index)
+    return table[index] if backend is None else backend.take(table, index)
 
 
 def full_beside(like: Any, shape: tuple[int, int], value: float, dtype: DTypeLike, side: int) -> Array:
     """Make an array of one value in the memory of an operator or another array."""
-    place = place_of(like)
-    return np.full(shape, value, dtype) if place is None else place.full(shape, value, dtype, side)
+    backend = backend_of(like)
+    return np.full(shape, value, dtype) if backend is None else backend.full(shape, value, dtype, side)

@@ -15,7 +15,7 @@ from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Compressed, Observations
 from snapimpute.linalg import kernels
-from snapimpute.linalg.backend import COLUMNS, ROWS, Place, full_beside, place_of, put_beside
+from snapimpute.linalg.backend import COLUMNS, ROWS, Backend, backend_of, full_beside, put_beside
 
 MAX_DENSE_CELLS = 50_000_000
 ENTRIES = 1 << 15
@@ -35,7 +35,7 @@ class MatrixOperator(ABC):
         return np.dtype(np.float64)
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """Backend that keeps the blocks; None is numpy's memory."""
         return None
 
@@ -99,9 +99,9 @@ class Transposed(MatrixOperator):
         return self.operator.dtype
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """Backend of A."""
-        return self.operator.place
+        return self.operator.backend
 
     @property
     def error(self) -> float:
@@ -138,9 +138,9 @@ class Sum(MatrixOperator):
         return np.result_type(*(term.dtype for term in self.terms))
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """Backend of the terms."""
-        return self.terms[0].place
+        return self.terms[0].backend
 
     @property
     def error(self) -> float:
@@ -189,9 +189,9 @@ class Scaled(MatrixOperator):
         return self.operator.dtype
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """Backend of A."""
-        return self.operator.place
+        return self.operator.backend
 
     @property
     def error(self) -> float:
@@ -254,9 +254,9 @@ class ColumnGroups(MatrixOperator):
         return np.result_type(*(operator.dtype for operator in self.operators))
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """Backend of the groups."""
-        return self.operators[0].place
+        return self.operators[0].backend
 
     @property
     def error(self) -> float:
@@ -354,10 +354,10 @@ class Sparse(MatrixOperator):
 
 def sparse(observations: Observations, values: Array) -> MatrixOperator:
     """Return the matrix with the given values on the observed cells and 0 elsewhere, where the values live."""
-    place = place_of(values)
-    if place is None:
+    backend = backend_of(values)
+    if backend is None:
         return Sparse(observations, values)
-    there: MatrixOperator = place.sparse(observations, values)
+    there: MatrixOperator = backend.sparse(observations, values)
     return there
 
 

@@ -15,7 +15,7 @@ from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.linalg import kernels
 from snapimpute.linalg._tall import inner, times
-from snapimpute.linalg.backend import COLUMNS, ROWS, Place, full_beside, place_of, to_host
+from snapimpute.linalg.backend import COLUMNS, ROWS, Backend, backend_of, full_beside, to_host
 from snapimpute.linalg.base import ENTRIES, MAX_DENSE_CELLS, MatrixOperator
 
 
@@ -98,16 +98,20 @@ class LowRank(MatrixOperator):
         return LowRank(self.U.astype(dtype), self.s.astype(dtype), self.V.astype(dtype))
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """Backend of U and V; s is always numpy's."""
-        return place_of(self.U)
+        return backend_of(self.U)
 
-    def moved(self, place: Place | None) -> LowRank:
+    def moved(self, backend: Backend | None) -> LowRank:
         """Return the matrix with its tall factors in another place."""
-        if place is self.place:
+        if backend is self.backend:
             return self
         U, V = to_host(self.U), to_host(self.V)
-        return LowRank(U, self.s, V) if place is None else LowRank(place.put(U, ROWS), self.s, place.put(V, COLUMNS))
+        return (
+            LowRank(U, self.s, V)
+            if backend is None
+            else LowRank(backend.put(U, ROWS), self.s, backend.put(V, COLUMNS))
+        )
 
     def constant_beside(self, value: float) -> LowRank:
         """Return the matrix of the same shape with one value everywhere, where this one lives."""
@@ -133,8 +137,8 @@ class LowRank(MatrixOperator):
 
     def entries(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Return the values at the given cells, O(r) for each, where the indices live."""
-        if self.place is not None:
-            return self.place.sampled_product(self.U * self.s, self.V, rows, cols)
+        if self.backend is not None:
+            return self.backend.sampled_product(self.U * self.s, self.V, rows, cols)
         r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
         for name, index, size in (("rows", r, self.shape[0]), ("cols", c, self.shape[1])):
             if index.dtype.kind not in "iu":

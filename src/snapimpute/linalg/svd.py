@@ -25,7 +25,7 @@ import numpy as np
 
 from snapimpute.base.types import Array
 from snapimpute.linalg._tall import inner, times
-from snapimpute.linalg.backend import COLUMNS, ROWS, full_beside, place_of, put_beside
+from snapimpute.linalg.backend import COLUMNS, ROWS, backend_of, full_beside, put_beside
 from snapimpute.linalg.base import MatrixOperator
 from snapimpute.linalg.lowrank import LowRank
 
@@ -148,7 +148,7 @@ class _Search:
     """Bases of one call of `partial_svd`: AᵀQ = VB, and the Ritz triplets in them."""
 
     def __init__(self, operator: MatrixOperator, above: float | None, k: int, limit: int, at_least: int) -> None:
-        self.A = operator if operator.place is None else operator.place.joined(operator)
+        self.A = operator if operator.backend is None else operator.backend.joined(operator)
         self.above = above
         self.k = k
         self.limit = limit
@@ -287,7 +287,7 @@ class _Search:
         self.kept = self.wanted()
         count = min(self.kept + GUARD, self.s.size)
         long, short = long[:, :count], short[:, :count]
-        if place_of(short) is None:
+        if backend_of(short) is None:
             short = put_beside(self.A, short, COLUMNS if n <= m else ROWS)
         self.left, self.right = (long, short) if n <= m else (short, long)
         return self.result(0.0)

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.threads import Part, cut, run_parts, single_threaded_blas
 from snapimpute.base.types import Array, CellMap
-from snapimpute.linalg.backend import EXACT, Need, Place, place_of
+from snapimpute.linalg.backend import EXACT, Accuracy, Backend, backend_of
 from snapimpute.linalg.base import MatrixOperator
 from snapimpute.linalg.lowrank import LowRank
 
@@ -152,9 +152,9 @@ class Mapped(MatrixOperator):
         return self.factors.dtype
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """Backend of the factors."""
-        return self.factors.place
+        return self.factors.backend
 
     @property
     def error(self) -> float:
@@ -266,24 +266,24 @@ class MappedLowRank(Mapped):
 
 
 def mapped(
-    factors: LowRank, cell_map: CellMap, *, need: Need = EXACT, sample: Sample | None = None
+    factors: LowRank, cell_map: CellMap, *, accuracy: Accuracy = EXACT, sample: Sample | None = None
 ) -> MatrixOperator:
     """Return f(X) as an operator, where X lives, with tiles of lower precision if that is accurate enough."""
-    place = place_of(factors.U)
-    if place is not None:
-        there: MatrixOperator = place.mapped(factors, cell_map, need, sample)
+    backend = backend_of(factors.U)
+    if backend is not None:
+        there: MatrixOperator = backend.mapped(factors, cell_map, accuracy, sample)
         return there
-    error = single_error(factors, need)
+    error = single_error(factors, accuracy)
     single = np.float32 if error or sample is not None else None  # rounding is small beside the noise of a sample
     return MappedLowRank(factors, cell_map, tile_dtype=single, sample=sample, error=error)
 
 
-def single_error(factors: LowRank, need: Need) -> float:
+def single_error(factors: LowRank, accuracy: Accuracy) -> float:
     """Return the error of float32 tiles of a float64 matrix; 0 if they are too coarse or not worth using."""
-    if need.error == 0 or math.prod(factors.shape) < WORTH_SINGLE or factors.dtype != np.float64:
+    if accuracy.error == 0 or math.prod(factors.shape) < WORTH_SINGLE or factors.dtype != np.float64:
         return 0.0
     error = SINGLE * factors.norm()
-    return error if error <= need.error else 0.0
+    return error if error <= accuracy.error else 0.0
 
 
 def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
@@ -293,9 +293,9 @@ def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
 
 def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
     """Estimate Σ f(X_ij) over all cells from a sample; return it and its standard error."""
-    place = place_of(factors.U)
-    if place is not None:
-        return place.cell_sum(factors, cell_map, sample)
+    backend = backend_of(factors.U)
+    if backend is not None:
+        return backend.cell_sum(factors, cell_map, sample)
     if sample is None:
         return math.fsum(float(sums.sum()) for sums in band_sums(factors, cell_map, None)), 0.0
     return estimate(band_sums(factors, cell_map, sample), sample.draw(factors.shape), factors.shape[1])

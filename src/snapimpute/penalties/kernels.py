@@ -23,11 +23,11 @@ _BLOCK = 1024
 
 def run(kernel: Callable[..., None], x: Array, *arguments: Any) -> None:
     """kernel(x, arguments), where x lives: other places than numpy's memory know a kernel by its name."""
-    place = getattr(x, "place", None)
-    if place is None:
+    backend = getattr(x, "backend", None)
+    if backend is None:
         kernel(x, *arguments)
     else:
-        place.apply(kernel.__name__, x, *arguments)
+        backend.apply(kernel.__name__, x, *arguments)
 
 
 class Bound:

@@ -19,7 +19,7 @@ from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array, CellMap
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sum, cell_sum, mapped
-from snapimpute.linalg.backend import EXACT, Need, place_of, take_beside
+from snapimpute.linalg.backend import EXACT, Accuracy, backend_of, take_beside
 from snapimpute.linalg.base import ENTRIES
 from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Line, Moments
 
@@ -91,19 +91,21 @@ class DiscreteTerm:
         return 0.0
 
     def prox(
-        self, x: LowRank, on_observed: Array, step: float = 1.0, need: Need = EXACT
+        self, x: LowRank, on_observed: Array, step: float = 1.0, accuracy: Accuracy = EXACT
     ) -> tuple[MatrixOperator, Array]:
         """A matrix that is prox(X) on Ωᶜ, and what it happens to have on Ω."""
         operators, values = [], np.empty_like(on_observed)
         for i, part in enumerate(self.parts):
-            operator, seen = self._part_prox(i, part.of(x), part.seen(on_observed), step, need)
+            operator, seen = self._part_prox(i, part.of(x), part.seen(on_observed), step, accuracy)
             operators.append(operator)
             values[slice(None) if part.observed is None else part.observed] = seen
         if self.parts[0].cols is None:
             return operators[0], values
         return ColumnGroups(tuple(operators), tuple(p.cols for p in self.parts if p.cols is not None)), values
 
-    def _part_prox(self, i: int, x: LowRank, seen: Array, step: float, need: Need) -> tuple[MatrixOperator, Array]:
+    def _part_prox(
+        self, i: int, x: LowRank, seen: Array, step: float, accuracy: Accuracy
+    ) -> tuple[MatrixOperator, Array]:
         penalty = self.parts[i].penalty
         if isinstance(penalty, CellPenalty):
             line, rest = penalty.line(step), penalty.compiled_remainder(step)
@@ -111,23 +113,25 @@ class DiscreteTerm:
             size = _move(seen, line, rest)
             if rest is None:
                 return straight, seen
-            return Sum((straight, self._remainder(i, x, rest, size, step, need))), seen
+            return Sum((straight, self._remainder(i, x, rest, size, step, accuracy))), seen
         if isinstance(penalty, L2):
             scale, shift = penalty.shrinkage(_hidden_moments(x, seen), step)
             moved = LowRank.combine([scale, 1.0], [x, x.constant_beside(shift)])
             return moved, x.dtype.type(scale) * seen + x.dtype.type(shift)
         return x, seen
 
-    def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
+    def _remainder(
+        self, i: int, x: LowRank, rest: CellMap, size: float, step: float, accuracy: Accuracy
+    ) -> MatrixOperator:
         """What the line leaves of the prox, by all tiles; in lower precision where the error allowed is large enough.
 
         ``size`` is its root mean square on the observed cells. Where the prox
         jumps, rounding could carry a cell over the edge.
         """
         cols = self.parts[i].cols
-        if cols is not None and need.right is not None:
-            need = need._replace(right=need.right[cols])
-        return mapped(x, rest, need=need if self.penalty.convex else EXACT)
+        if cols is not None and accuracy.right is not None:
+            accuracy = accuracy._replace(right=accuracy.right[cols])
+        return mapped(x, rest, accuracy=accuracy if self.penalty.convex else EXACT)
 
     def prox_dense(self, x: Array, step: float = 1.0) -> Array:
         """prox(X) on Ωᶜ and X on Ω, for an array that holds the whole matrix."""
@@ -175,7 +179,7 @@ def _move(seen: Array, line: Line, rest: CellMap | None) -> float:
         part += remainder
         return float(remainder @ remainder)
 
-    step = ENTRIES if place_of(seen) is None else max(seen.size, 1)
+    step = ENTRIES if backend_of(seen) is None else max(seen.size, 1)
     squares = run_parts(work, cut(seen.size, step), operations=50.0 * seen.size)
     return math.sqrt(math.fsum(squares) / max(seen.size, 1))
 

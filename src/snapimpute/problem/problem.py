@@ -23,7 +23,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import LowRank, MatrixOperator, Scaled, Sum, sparse
-from snapimpute.linalg.backend import EXACT, Need, Place
+from snapimpute.linalg.backend import EXACT, Accuracy, Backend
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.problem.discreteness import DiscreteTerm, Total
 from snapimpute.problem.losses import Loss, Squares
@@ -125,10 +125,10 @@ class Problem:
             return self
         return replace(self, observations=self.observations.astype(dtype), offsets=offsets)
 
-    def moved(self, place: Place) -> Problem:
+    def moved(self, backend: Backend) -> Problem:
         """Return the problem with all that is large in another place."""
-        observations = place.observations(self.observations)  # first: what else is moved goes beside them
-        offsets = None if self.offsets is None else self.offsets.moved(place)
+        observations = backend.observations(self.observations)  # first: what else is moved goes beside them
+        offsets = None if self.offsets is None else self.offsets.moved(backend)
         return replace(self, observations=observations, offsets=offsets)
 
     @property
@@ -278,12 +278,14 @@ class Problem:
         return self.gradient_step(y, y_observed, 1.0)
 
     def gradient_step(
-        self, y: LowRank, y_observed: Array, step: float, *, gamma: float = 1.0, need: Need = EXACT
+        self, y: LowRank, y_observed: Array, step: float, *, gamma: float = 1.0, accuracy: Accuracy = EXACT
     ) -> MatrixOperator:
         """Y minus ``step`` times the gradient at Y of the smooth part of (E), as good as ``need`` asks."""
         if self._term is None:
             return Sum((y, sparse(self.observations, -step * self.fit_gradient(y_observed))))
-        mapped, on_observed = self._term.prox(self.with_offsets(y), y_observed + self._offset_entries, gamma, need)
+        mapped, on_observed = self._term.prox(
+            self.with_offsets(y), y_observed + self._offset_entries, gamma, accuracy
+        )
         # On Ωᶜ the gradient is (Y − prox(Y))/γ: a share of the prox, the rest of Y itself.
         share = step / gamma
         terms = [mapped if share == 1 else Scaled(share, mapped)]

@@ -32,7 +32,7 @@ import numpy as np
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array, CellMap
 from snapimpute.linalg import LowRank, MatrixOperator, Sample, Scaled, Sum, mapped, sampled_sum
-from snapimpute.linalg.backend import Need
+from snapimpute.linalg.backend import Accuracy
 from snapimpute.penalties import CellPenalty
 from snapimpute.problem.discreteness import DiscreteTerm, Total, moments
 
@@ -263,32 +263,34 @@ class SampledTerm(DiscreteTerm):
         smooth = bend * cells.squares - shift * cells.total + least * cells.count
         return smooth + estimate - float(seen.sum(dtype=np.float64))
 
-    def _remainder(self, i: int, x: LowRank, rest: CellMap, size: float, step: float, need: Need) -> MatrixOperator:
+    def _remainder(
+        self, i: int, x: LowRank, rest: CellMap, size: float, step: float, accuracy: Accuracy
+    ) -> MatrixOperator:
         sampler, observed, (m, n) = self.sampler, self.parts[i].observed, x.shape
-        if need.right is not None and PAST_COST * 2 * need.right.shape[1] * (m + n) >= m * n:
+        if accuracy.right is not None and PAST_COST * 2 * accuracy.right.shape[1] * (m + n) >= m * n:
             sampler.take_all(i)
-            return super()._remainder(i, x, rest, size, step, need)
+            return super()._remainder(i, x, rest, size, step, accuracy)
         count = len(self.observations) if observed is None else observed.size
-        past, past_noise = self._past(i, rest, step, need)
-        sample = sampler.sample_for(i, x.shape, count, size, need.threshold, past_noise)
+        past, past_noise = self._past(i, rest, step, accuracy)
+        sample = sampler.sample_for(i, x.shape, count, size, accuracy.threshold, past_noise)
         if sample.fraction == 1:
             sampler.take_all(i)
-            return super()._remainder(i, x, rest, size, step, need)
+            return super()._remainder(i, x, rest, size, step, accuracy)
         drawn = Drawn(sampler.iteration, step, x, sample, past, sampler.noise, past_noise)
-        if need.right is not None:
+        if accuracy.right is not None:
             sampler.drawn[i] = drawn
         return drawn.total(rest)
 
-    def _past(self, i: int, rest: CellMap, step: float, need: Need) -> tuple[LowRank | None, float | None]:
+    def _past(self, i: int, rest: CellMap, step: float, accuracy: Accuracy) -> tuple[LowRank | None, float | None]:
         """What is kept of the averages before this iteration, and the noise in it."""
         last = self.sampler.drawn.get(i)
-        if last is None or need.left is None or need.right is None or last.step != step:
+        if last is None or accuracy.left is None or accuracy.right is None or last.step != step:
             return None, None
         if last.iteration == self.sampler.iteration:
             return last.past, last.past_noise
         cols = self.parts[i].cols
-        right = need.right if cols is None else np.linalg.qr(need.right[cols]).Q
-        return compressed(last.total(rest), need.left, right), last.noise
+        right = accuracy.right if cols is None else np.linalg.qr(accuracy.right[cols]).Q
+        return compressed(last.total(rest), accuracy.left, right), last.noise
 
 
 def compressed(operator: MatrixOperator, left: Array, right: Array) -> LowRank:

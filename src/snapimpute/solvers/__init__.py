@@ -1,6 +1,6 @@
 """Solvers, and the loop that runs them."""
 
-from snapimpute.solvers.base import Card, Solver
+from snapimpute.solvers.base import Solver, SolverInfo
 from snapimpute.solvers.certificate import Certificate, certify
 from snapimpute.solvers.checkpoint import Checkpoint
 from snapimpute.solvers.classical.dual import SVT
@@ -15,7 +15,7 @@ from snapimpute.solvers.path import AnnealPoint, PathPoint, anneal, path
 from snapimpute.solvers.proximal.continuation import APGL, FPC, FPCA, AISImpute
 from snapimpute.solvers.proximal.gradient import APG, SoftImpute
 from snapimpute.solvers.proximal.safeguarded import NIAPG, NMAPG, FaNCL
-from snapimpute.solvers.registry import SOLVERS, Pick, fitting, named, pick
+from snapimpute.solvers.registry import SOLVERS, SolverChoice, fitting, named, pick
 from snapimpute.solvers.result import Info, Result, Status
 from snapimpute.solvers.splitting.decomposition import PenaltyDecomposition
 from snapimpute.solvers.splitting.dense import ADMM, DavisYin
@@ -38,7 +38,6 @@ __all__ = [
     "AlphabetTerm",
     "AltMin",
     "AnnealPoint",
-    "Card",
     "Certificate",
     "Checkpoint",
     "DavisYin",
@@ -50,11 +49,12 @@ __all__ = [
     "OptSpace",
     "PathPoint",
     "PenaltyDecomposition",
-    "Pick",
     "Precision",
     "Result",
     "SoftImpute",
     "Solver",
+    "SolverChoice",
+    "SolverInfo",
     "Status",
     "SunLuo",
     "anneal",

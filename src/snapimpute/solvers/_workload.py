@@ -19,7 +19,7 @@ STREAMS, BLOCK_STREAMS = 20, 10  # number of times that an iteration reads |Ω| 
 Parts = dict[str, float]
 
 
-class Habit(NamedTuple):
+class IterationCost(NamedTuple):
     """Make-up of an iteration of a solver, as measured: passes, objectives, and a flag for a Y other than X.
 
     ``searches`` is true if there is a partial SVD, whose first call starts from random
@@ -33,10 +33,19 @@ class Habit(NamedTuple):
     more: int = 0
 
 
-TYPICAL, PLAIN = Habit(), Habit(3, momentum=False)
-HABITS = {"ais-impute": Habit(3), "niapg": Habit(3, 2), "apgl": Habit(8, 2), "penalty-decomposition": Habit(5, 3)}
-HABITS |= {"soft-impute": PLAIN, "fancl": PLAIN, "svt": PLAIN, "low-rank-sparse": PLAIN._replace(more=5)}
-HABITS |= {"fpc": PLAIN._replace(passes=5), "fpca": PLAIN._replace(passes=11), "als": Habit(2, 1, False, False)}
+TYPICAL, PLAIN = IterationCost(), IterationCost(3, momentum=False)
+ITERATION_COSTS = {
+    "ais-impute": IterationCost(3),
+    "niapg": IterationCost(3, 2),
+    "apgl": IterationCost(8, 2),
+    "penalty-decomposition": IterationCost(5, 3),
+}
+ITERATION_COSTS |= {"soft-impute": PLAIN, "fancl": PLAIN, "svt": PLAIN, "low-rank-sparse": PLAIN._replace(more=5)}
+ITERATION_COSTS |= {
+    "fpc": PLAIN._replace(passes=5),
+    "fpca": PLAIN._replace(passes=11),
+    "als": IterationCost(2, 1, False, False),
+}
 
 
 class Work(NamedTuple):
@@ -63,7 +72,7 @@ class Case:
     itemsize: int
     rank: int
     kind: str = "steps"
-    habit: Habit = TYPICAL
+    habit: IterationCost = TYPICAL
     discrete: bool = False
     tiled: float = 0.0
     offsets: int = 0

@@ -85,7 +85,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Card:
+class SolverInfo:
     """Description of a solver, from which the table of solvers and the check of a pair are made.
 
     Attributes
@@ -117,7 +117,7 @@ class Solver(ABC, Generic[S]):
     """Hyperparameters and an update. A solver never prints, measures time, or decides to stop."""
 
     name: ClassVar[str]
-    card: ClassVar[Card]
+    info: ClassVar[SolverInfo]
     objective_name: ClassVar[ObjectiveName]
     measures: ClassVar[str] = "relative change"
     """Name of the number that `tol` bounds."""
@@ -164,14 +164,14 @@ class Solver(ABC, Generic[S]):
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
         """Return the reason why this solver cannot treat the problem; None if it can."""
-        card = cls.card
-        if problem.spectral.name not in card.spectral:
-            kind = "penalty" if len(card.spectral) == 1 else "penalties"
-            return f"treats only the spectral {kind} {', '.join(card.spectral)}, not {problem.spectral!r}"
+        info = cls.info
+        if problem.spectral.name not in info.spectral:
+            kind = "penalty" if len(info.spectral) == 1 else "penalties"
+            return f"treats only the spectral {kind} {', '.join(info.spectral)}, not {problem.spectral!r}"
         if not (cls.any_loss or isinstance(problem.loss, Squares)):
             return f"treats only the least-squares fit, not {problem.loss!r}"
-        if problem.is_discrete and not card.discrete:
+        if problem.is_discrete and not info.discrete:
             return f"does not treat a discrete term, here {problem.discrete!r}"
-        if card.convex and not problem.convex:
+        if info.convex and not problem.convex:
             return f"needs every term to be convex, and {problem.discrete!r} is not"
         return None

@@ -32,7 +32,7 @@ from safetensors.numpy import save as as_safetensors
 from snapimpute.base.files import stored, write_atomically
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.linalg import LowRank, Sample
-from snapimpute.linalg.backend import Place
+from snapimpute.linalg.backend import Backend
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
 from snapimpute.problem import Problem, Terms
 from snapimpute.problem.sampling import Drawn
@@ -57,7 +57,7 @@ ADVICE = "Delete it to start anew, or give another path."
 # ---------------------------------------------------------------- for the loop
 @stored("run", "state", "rows", "seconds", "best", "row", "answer", "extras", "done", "memory")
 @dataclass(frozen=True, eq=False)
-class Saved:
+class RunSnapshot:
     """All that a run needs to go on.
 
     Attributes
@@ -120,17 +120,17 @@ class Checkpoint:
         return given if isinstance(given, Checkpoint) else cls(Path(given))
 
     def begin(
-        self, problem: Problem, solver: Solver[Any], settings: Mapping[str, Any], place: Place | None = None
-    ) -> Keeper:
+        self, problem: Problem, solver: Solver[Any], settings: Mapping[str, Any], backend: Backend | None = None
+    ) -> CheckpointFile:
         """Load and save for one run; ``settings`` is all else that its iterates depend on, by name.
 
         Limits that a run may be resumed with a change of, `max_iter` and `tol`, do not belong to them.
         ``place`` is where the arrays of the run live, if not in numpy's memory.
         """
-        return Keeper(self, problem, solver, settings, place)
+        return CheckpointFile(self, problem, solver, settings, backend)
 
 
-class Keeper:
+class CheckpointFile:
     """Loads and saves one run; made by `Checkpoint.begin`."""
 
     def __init__(
@@ -139,10 +139,10 @@ class Keeper:
         problem: Problem,
         solver: Solver[Any],
         settings: Mapping[str, Any],
-        place: Place | None = None,
+        backend: Backend | None = None,
     ) -> None:
-        self.path, self.every_seconds, self._place = to.path, to.every_seconds, place
-        kind = {} if place is None else {"backend": place.kind}
+        self.path, self.every_seconds, self._backend = to.path, to.every_seconds, backend
+        kind = {} if backend is None else {"backend": backend.kind}
         self._fingerprint = fingerprint(problem, solver, {**settings, **kind})
         self._known = _known_classes(problem, solver)
         self._given = {f.name: getattr(problem, f.name) for f in fields(problem)}
@@ -154,7 +154,7 @@ class Keeper:
         """Whether it is time to save again."""
         return time.monotonic() - self._since >= self.every_seconds
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: RunSnapshot) -> None:
         """Replace the file at once as a whole; a run that is killed meanwhile leaves the one before."""
         folder = self._parts / uuid.uuid4().hex
         try:
@@ -170,7 +170,7 @@ class Keeper:
                     shutil.rmtree(other, ignore_errors=True)
         self._since = time.monotonic()
 
-    def _write(self, saved: Saved, folder: Path) -> None:
+    def _write(self, saved: RunSnapshot, folder: Path) -> None:
         encoder = Encoder(self._known, self._given, folder=folder)
         content = {"fingerprint": self._fingerprint, "tree": encoder.node(saved)}
         content |= {"parts": folder.name} if encoder.apart else {}
@@ -181,7 +181,7 @@ class Keeper:
         metadata = {"document": document, "sha256": checksum(document, encoder.tensors)}
         write_atomically(self.path, as_safetensors(encoder.tensors, metadata=metadata), durable=True)
 
-    def load(self) -> Saved | None:
+    def load(self) -> RunSnapshot | None:
         """What was saved, or None if there is no file; one that does not belong to this run is refused."""
         if not self.path.exists():
             return None
@@ -194,10 +194,10 @@ class Keeper:
             raise ValueError(f"the checkpoint {self.path} belongs to another problem: {differences}. {ADVICE}")
         try:
             folder = self._parts / uuid.UUID(document["parts"]).hex if "parts" in document else None
-            saved = Decoder(self._known, self._given, tensors, self._place, folder).value(document["tree"])
+            saved = Decoder(self._known, self._given, tensors, self._backend, folder).value(document["tree"])
         except (OSError, KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as err:
             self._refuse(f"its content cannot be restored ({type(err).__name__}: {err})")
-        if not isinstance(saved, Saved):
+        if not isinstance(saved, RunSnapshot):
             self._refuse(f"it holds a {type(saved).__name__}, not a run")
         return saved
 
@@ -269,7 +269,21 @@ def _differences(found: Mapping[str, Mapping[str, str]], here: Mapping[str, Mapp
 
 def _known_classes(problem: Problem, solver: Solver[Any]) -> Known:
     """The classes that a file may name: the states of all solvers, their parts, and the user's own penalties."""
-    values = (Saved, State, LowRank, Sample, Drawn, Point, Limit, Move, Terms, Barrier, Alphabet, Ridge, ByColumn)
+    values = (
+        RunSnapshot,
+        State,
+        LowRank,
+        Sample,
+        Drawn,
+        Point,
+        Limit,
+        Move,
+        Terms,
+        Barrier,
+        Alphabet,
+        Ridge,
+        ByColumn,
+    )
     given = (type(one) for one in (problem.spectral, problem.discrete) if one is not None)
     states = _state_classes((*SOLVERS.values(), type(solver)))
     return known_by_name((*values, *SPECTRAL.values(), *DISCRETE.values(), *given, *states))

@@ -21,7 +21,7 @@ import numpy as np
 from snapimpute.base.machine import in_words, operations_in_words, seconds_in_words
 from snapimpute.linalg.svd import FRESH, GUARD
 from snapimpute.linalg.tiled import KEPT_SAMPLE
-from snapimpute.solvers._workload import HABITS, TYPICAL, Case
+from snapimpute.solvers._workload import ITERATION_COSTS, TYPICAL, Case
 from snapimpute.solvers.registry import named
 
 BASE = 200 << 20
@@ -143,7 +143,7 @@ def cluster_forecast(
     an iteration: ...
     """
     (m, n), item = shape, np.dtype(dtype).itemsize
-    habit = HABITS.get(named(solver).name, TYPICAL)
+    habit = ITERATION_COSTS.get(named(solver).name, TYPICAL)
     drawn = fraction or max(m * n // max(observed, 1), 1)
     case = Case(
         shape,

@@ -20,16 +20,16 @@ from snapimpute.base.machine import VARIABLE, available_memory, clock, in_words,
 from snapimpute.base.threads import single_threaded_blas, thread_count
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import LowRank, MappedLowRank, Sample, Sparse, sampled_sum
-from snapimpute.linalg.backend import Place
+from snapimpute.linalg.backend import Backend
 from snapimpute.linalg.svd import orthonormal
 from snapimpute.linalg.tiled import MAP_COST, TILE_ROWS, WORTH_SINGLE
 from snapimpute.penalties import ByColumn, CellPenalty
 from snapimpute.problem import Problem
 from snapimpute.problem.sampling import NOISE, Sampler
-from snapimpute.solvers._workload import HABITS, STREAMS, TYPICAL, Case, Parts, Work
+from snapimpute.solvers._workload import ITERATION_COSTS, STREAMS, TYPICAL, Case, Parts, Work
 from snapimpute.solvers.base import Solver
 from snapimpute.solvers.options import FitOptions
-from snapimpute.solvers.proximal.gradient import Proximal
+from snapimpute.solvers.proximal.gradient import ProximalSolver
 from snapimpute.solvers.registry import SOLVERS, pick
 from snapimpute.solvers.splitting.dense import DenseSolver
 
@@ -172,9 +172,9 @@ def forecast(
 
 
 def _case(problem: Problem, solver: Solver[Any], rank: int, itemsize: int, sampled: bool) -> Case:
-    steps = isinstance(solver, Proximal) or solver.name in HABITS
+    steps = isinstance(solver, ProximalSolver) or solver.name in ITERATION_COSTS
     kind = "dense" if isinstance(solver, DenseSolver) else "steps" if steps else "other"
-    habit, discrete = HABITS.get(solver.name, TYPICAL), problem.discrete
+    habit, discrete = ITERATION_COSTS.get(solver.name, TYPICAL), problem.discrete
     habit = habit._replace(more=habit.more + isinstance(discrete, ByColumn))  # positions of the entries of a group
     (m, n), penalties, observations = problem.shape, _tiled(problem), problem.observations
     single = sampled or (discrete is not None and discrete.convex and m * n >= WORTH_SINGLE)
@@ -343,7 +343,7 @@ def announce(plan: Forecast) -> None:
 
 
 def look_ahead(
-    problem: Problem, solver: Solver[Any] | str, options: FitOptions, place: Place | None = None
+    problem: Problem, solver: Solver[Any] | str, options: FitOptions, backend: Backend | None = None
 ) -> Forecast:
     """Forecast a fit before `solve` begins: refuse one that is too large, and log the rest.
 
@@ -359,11 +359,11 @@ def look_ahead(
         dtype=options.dtype,
     )
     plan = asked(timed=False)
-    if place is not None:
-        free = place.free_memory()
+    if backend is not None:
+        free = backend.free_memory()
         plan = plan if free is None else replace(plan, available=free, held=0)
     check_memory(plan)
-    if place is not None:
+    if backend is not None:
         return plan
     if logger.isEnabledFor(logging.INFO) or sum(plan.work.flops.values()) > LONG * 1e9:
         plan = asked()

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from snapimpute.backends import place_named
+from snapimpute.backends import backend_named
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.linalg import LowRank
-from snapimpute.linalg.backend import place_of
+from snapimpute.linalg.backend import backend_of
 from snapimpute.problem import Problem
 from snapimpute.problem.losses import Squares
 from snapimpute.problem.sampling import Sampler
 from snapimpute.solvers.base import Context, Solver, State
-from snapimpute.solvers.checkpoint import Checkpoint, Keeper, Saved
+from snapimpute.solvers.checkpoint import Checkpoint, CheckpointFile, RunSnapshot
 from snapimpute.solvers.forecast import look_ahead
 from snapimpute.solvers.options import DEFAULT, AlphabetTerm, FitOptions, Precision
-from snapimpute.solvers.registry import Pick, check_able, pick
+from snapimpute.solvers.registry import SolverChoice, pick, require
 from snapimpute.solvers.result import History, Info, Result, Status
 
 SAMPLED_CELLS = 1 << 28
@@ -147,38 +147,38 @@ def run(
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
 ) -> Result:
     """Minimise a problem with a solver, the options given whole; everything else as in `solve`."""
-    given = place_of(problem.observations.values)  # None is numpy's memory
-    place = given or place_named(options.backend)
+    given = backend_of(problem.observations.values)  # None is numpy's memory
+    backend = given or backend_named(options.backend)
     dtype = options.dtype
     start = LowRank.zeros(problem.shape, dtype) if x0 is None else x0.astype(dtype)
     if start.shape != problem.shape:
         raise ValueError(f"x0 has shape {start.shape}, the problem {problem.shape}")
     picked = pick(problem, solver, warm=start.rank > 0)
     if dtype != "float64":
-        check_able(picked.solver, "single")
-    if place is not None:
+        require(picked.solver, "single")
+    if backend is not None:
         _check_elsewhere(problem, picked.solver, options.backend)
-    where = "cpu" if place is None else place.name
+    where = "cpu" if backend is None else backend.name
     options = replace(options, backend=where, alphabet_term=_term(problem, picked.solver, options.alphabet_term))
     if given is None:
-        look_ahead(problem, picked.solver, options, place)
+        look_ahead(problem, picked.solver, options, backend)
     problem = problem.astype(dtype)
     if options.alphabet_term == "sampled":
         problem = replace(problem, sampler=Sampler(int(options.random_state)))
     keeper = None
     if checkpoint is not None:
-        keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, options.lasting() | {"x0": x0}, place)
-    there = problem if place is None else place.guarded(lambda: problem.moved(place))
+        keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, options.lasting() | {"x0": x0}, backend)
+    there = problem if backend is None else backend.guarded(lambda: problem.moved(backend))
     running = _Run(there, picked.solver, options, callback, keeper)
-    status = running.loop(start.moved(place))
-    if place is not None:
-        status = replace(status, message=f"{status.message} Computed with {place.name}.")
+    status = running.loop(start.moved(backend))
+    if backend is not None:
+        status = replace(status, message=f"{status.message} Computed with {backend.name}.")
     history, name, x = running.history.columns(), picked.solver.objective_name, running.answer.moved(given)
     settings = _described(problem, picked) | _limits(options)
     return Result(x, problem.offsets, status, history, name, settings, running.extras, running.row)
 
 
-def _described(problem: Problem, picked: Pick) -> dict[str, Any]:
+def _described(problem: Problem, picked: SolverChoice) -> dict[str, Any]:
     """What is solved, and by what, in words."""
     return {
         "solver": repr(picked.solver),
@@ -198,7 +198,7 @@ def _limits(options: FitOptions) -> dict[str, Any]:
 
 def _check_elsewhere(problem: Problem, solver: Solver[Any], backend: str) -> None:
     """Refuse what only numpy can do."""
-    check_able(solver, "anywhere")
+    require(solver, "anywhere")
     if not isinstance(problem.loss, Squares):
         raise ValueError(f'backend="{backend}" knows the least-squares fit only, not {problem.loss!r}: use "cpu"')
 
@@ -209,7 +209,7 @@ def _term(problem: Problem, solver: Solver[Any], asked: AlphabetTerm) -> Alphabe
         m, n = problem.shape
         asked = "sampled" if m * n > SAMPLED_CELLS and solver.samples else "tiled"
     if asked == "sampled" and problem.is_discrete:
-        check_able(solver, "samples")
+        require(solver, "samples")
         return asked
     return "tiled"
 
@@ -223,7 +223,7 @@ class _Run:
         solver: Solver[Any],
         options: FitOptions,
         callback: Callback | None,
-        keeper: Keeper | None = None,
+        keeper: CheckpointFile | None = None,
     ) -> None:
         self.problem, self.solver, self.options, self.callback = problem, solver, options, callback
         self.context = Context(options.max_rank, int(options.random_state))
@@ -233,7 +233,7 @@ class _Run:
         self.row = -1
         self.extras: dict[str, Any] = {}
         self.keeper = keeper
-        self.unsaved: Saved | None = None
+        self.unsaved: RunSnapshot | None = None
 
     def loop(self, x0: LowRank) -> Status:
         self.answer, tol = x0, self.options.tol
@@ -289,12 +289,12 @@ class _Run:
         self.unsaved = saved
         return saved.state
 
-    def _as_it_is(self, state: State) -> Saved:
+    def _as_it_is(self, state: State) -> RunSnapshot:
         """The state after a step, and the rest as it was before the step was recorded."""
         sampler = self.problem.sampler
         memory = {} if sampler is None else {"sampler": sampler.memory()}
         rows = list(self.history.rows)
-        return Saved(state, rows, self.seconds, self.best, self.row, self.answer, self.extras, memory=memory)
+        return RunSnapshot(state, rows, self.seconds, self.best, self.row, self.answer, self.extras, memory=memory)
 
     def _save(self, *, done: bool = False) -> None:
         if self.keeper is None or self.unsaved is None:
@@ -313,8 +313,8 @@ class _Run:
         return out
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
-        place = place_of(self.problem.observations.values)
-        return work() if place is None else place.guarded(work)
+        backend = backend_of(self.problem.observations.values)
+        return work() if backend is None else backend.guarded(work)
 
     def _record(self, state: State, *, last: bool) -> bool:
         """Append a row to the history; whether the callback asks to stop."""

@@ -30,7 +30,7 @@ SMALL_CELLS = 10_000
 """Up to this size the whole SVD of every step is cheap, and bringing λ down only costs iterations."""
 
 
-class Pick(NamedTuple):
+class SolverChoice(NamedTuple):
     """A solver, and the reason for choosing it."""
 
     solver: Solver[Any]
@@ -53,7 +53,7 @@ def named(solver: Solver[Any] | str) -> type[Solver[Any]]:
     return type(solver)
 
 
-def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> Pick:
+def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> SolverChoice:
     """Return the solver that is given or named, or choose one for "auto"; refuse one that does not fit.
 
     ``warm`` means that the start is not zero: poor early stationary points lie behind,
@@ -73,10 +73,10 @@ def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> 
     if objection is not None:
         fits = ", ".join(fitting(problem))
         raise ValueError(f"{kind.__name__} {objection}. Solvers that fit this problem: {fits}")
-    return Pick(kind() if isinstance(solver, str) else solver, "given")
+    return SolverChoice(kind() if isinstance(solver, str) else solver, "given")
 
 
-def check_able(solver: Solver[Any], ability: Literal["samples", "single", "anywhere"]) -> None:
+def require(solver: Solver[Any], ability: Literal["samples", "single", "anywhere"]) -> None:
     """Refuse a solver that cannot work with a sample, in float32 or on another backend; name those that can."""
     if getattr(solver, ability):
         return
@@ -89,15 +89,17 @@ def check_able(solver: Solver[Any], ability: Literal["samples", "single", "anywh
     raise ValueError(f"{type(solver).__name__} {needs}: use {instead}, or a solver {can} ({fits})")
 
 
-def _auto(problem: Problem, warm: bool) -> Pick:
+def _auto(problem: Problem, warm: bool) -> SolverChoice:
     """Choose by measurements (docs/how-to-choose.md): by convexity first, then by a warm start, and by size."""
     if problem.jumps and not warm:
         why = "FaNCL brings λ down, which keeps clear of poor stationary points, and falls at every λ"
-        return Pick(FaNCL(), f"{problem.discrete!r} is not convex: {why}")
+        return SolverChoice(FaNCL(), f"{problem.discrete!r} is not convex: {why}")
     if not problem.convex:
         term = problem.discrete if problem.spectral.convex else problem.spectral
-        return Pick(NIAPG(), f"{term!r} is not convex: niAPG keeps the objective below a bound")
+        return SolverChoice(NIAPG(), f"{term!r} is not convex: niAPG keeps the objective below a bound")
     m, n = problem.shape
     if m * n <= SMALL_CELLS:
-        return Pick(APG(), f"every term is convex and {m}×{n} is small: APG, as whole SVDs are cheap at any rank")
-    return Pick(AISImpute(), "every term is convex: AIS-Impute, as its early steps have a small rank")
+        return SolverChoice(
+            APG(), f"every term is convex and {m}×{n} is small: APG, as whole SVDs are cheap at any rank"
+        )
+    return SolverChoice(AISImpute(), "every term is convex: AIS-Impute, as its early steps have a small rank")

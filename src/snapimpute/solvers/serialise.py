@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.base.files import file_form
-from snapimpute.linalg.backend import Place, place_of
+from snapimpute.linalg.backend import Backend, backend_of
 
 _NATIVE = frozenset(("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1"))
 """Types that safetensors has; arrays of others are stored as bytes."""
@@ -68,9 +68,9 @@ def _feed(value: Any, update: Callable[[Any], None]) -> None:
         array = np.asarray(value, dtype=np.int64) if value.dtype.kind == "i" else np.asarray(value)
         head("array", f"{_plain(array.dtype).str} {array.shape}")
         update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    elif place_of(value) is not None and hasattr(value, "fingerprint"):
+    elif backend_of(value) is not None and hasattr(value, "fingerprint"):
         head("elsewhere", value.fingerprint())
-    elif place_of(value) is not None and hasattr(value, "to_host"):
+    elif backend_of(value) is not None and hasattr(value, "to_host"):
         _feed(value.to_host(), update)
     elif isinstance(value, tuple | list):
         head("sequence", str(len(value)))
@@ -217,9 +217,9 @@ class Encoder:
             return ["dict", {name: self.node(item) for name, item in value.items()}]
         if kind in (np.ndarray, np.memmap):
             return self._array(value)
-        place = place_of(value)
-        if place is not None and hasattr(value, "to_host"):
-            stored = None if self._folder is None else place.stored(value, self._folder / str(self.apart))
+        backend = backend_of(value)
+        if backend is not None and hasattr(value, "to_host"):
+            stored = None if self._folder is None else backend.stored(value, self._folder / str(self.apart))
             if stored is None:
                 return ["elsewhere", self._array(value.to_host()), value.side]
             self.apart += 1
@@ -260,10 +260,10 @@ class Decoder:
         known: Known,
         given: Mapping[str, Any],
         tensors: Tensors,
-        place: Place | None = None,
+        backend: Backend | None = None,
         folder: Path | None = None,
     ) -> None:
-        self._known, self._given, self._tensors, self._place, self._folder = known, given, tensors, place, folder
+        self._known, self._given, self._tensors, self._backend, self._folder = known, given, tensors, backend, folder
         self._made: list[Any] = []
 
     def value(self, node: Any) -> Any:
@@ -293,9 +293,9 @@ class Decoder:
             return self._array(content, *rest)
         if kind == "elsewhere":
             array = self._array(*content[1:])
-            return array if self._place is None else self._place.put(array, *rest)
-        if kind == "apart" and self._place is not None and self._folder is not None:
-            return self._place.fetched(self._folder / str(int(content)), *rest[0])
+            return array if self._backend is None else self._backend.put(array, *rest)
+        if kind == "apart" and self._backend is not None and self._folder is not None:
+            return self._backend.fetched(self._folder / str(int(content)), *rest[0])
         if kind == "object":
             return self._object(content, *rest)
         raise ValueError(f"there is no kind {kind!r}")

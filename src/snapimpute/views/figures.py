@@ -211,10 +211,10 @@ class Confusion:
         alphabet : alphabet, optional
             Of counts.
         kind : int, optional
-            Position in ``given.codebook.kinds``; by default the first kind with an alphabet.
+            Position in ``given.schema.kinds``; by default the first kind with an alphabet.
         """
         if hasattr(given, "confusion"):
-            kinds = given.codebook.kinds
+            kinds = given.schema.kinds
             if kind is None:
                 kind = next((i for i, one in enumerate(kinds) if one is not None), 0)
             return cls(given.confusion(kind), names(kinds[kind]))

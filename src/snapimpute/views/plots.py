@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator.tuning import Choice
 from snapimpute.evaluation.metrics import Reliability
@@ -65,9 +65,9 @@ def plot_path(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
     --------
     >>> from matplotlib.figure import Figure
     >>> from snapimpute.data.datasets import low_rank_alphabet
-    >>> from snapimpute.estimator.tuning import Recipe, path
+    >>> from snapimpute.estimator.tuning import ModelSpec, path
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
-    >>> choice = path(data.observations, Recipe(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03])
+    >>> choice = path(data.observations, ModelSpec(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03])
     >>> [text.get_text() for text in plot_path(choice, Figure().subplots()).get_legend().get_texts()]
     ['ξ = 0', 'ξ = 0.03', 'chosen: λ = 4, ξ = 0']
     """
@@ -103,9 +103,9 @@ def plot_surface(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
     --------
     >>> from matplotlib.figure import Figure
     >>> from snapimpute.data.datasets import low_rank_alphabet
-    >>> from snapimpute.estimator.tuning import Recipe, path
+    >>> from snapimpute.estimator.tuning import ModelSpec, path
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
-    >>> choice = path(data.observations, Recipe(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03])
+    >>> choice = path(data.observations, ModelSpec(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03])
     >>> plot_surface(choice, Figure().subplots()).images[0].get_array().shape
     (2, 3)
     """
@@ -208,7 +208,7 @@ def plot_confusion(
     ax : Axes, optional
     kind : int, optional
         If columns of an evaluation have different alphabets, the position of one in
-        ``found.codebook.kinds``; by default the first.
+        ``found.schema.kinds``; by default the first.
 
     Examples
     --------
@@ -319,11 +319,11 @@ def plot_matrix(
     'completed'
     """
     fitted = None if imputer is None else imputer.estimates_
-    book = alphabet if imputer is None else imputer._model.codebook
+    book = alphabet if imputer is None else imputer._model.schema
     table = read_table(observations, book, missing=() if imputer is None else imputer.missing)
     if imputer is not None and table.shape != imputer._model.shape:
         raise ValueError(f"the imputer was fitted to a table of shape {imputer._model.shape}, this is {table.shape}")
-    rows, cols = _spread(np.arange(table.shape[0]), most), _spread(table.codebook.coded, most)
+    rows, cols = _spread(np.arange(table.shape[0]), most), _spread(table.schema.coded, most)
     known, density = _known(table, rows, cols)
     whole = known.copy()
     if fitted is not None:
@@ -332,9 +332,9 @@ def plot_matrix(
     title = "completed" if fitted is not None and completed else f"known: {100 * density:.1f} % of the cells"
     if (rows.size, cols.size) != table.shape:
         title += f"\n{rows.size:,} of {table.shape[0]:,} rows, {cols.size:,} of {table.shape[1]:,} columns"
-    shades, one = whole, table.codebook.one
+    shades, one = whole, table.schema.one
     if one is None:
-        shades = _in_ranges(whole, table.codebook, cols)
+        shades = _in_ranges(whole, table.schema, cols)
     order = np.ix_(*seriation(shades))
     axes = _axes(ax)
     if not completed:
@@ -368,10 +368,10 @@ def _known(table: Table, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> tupl
         i, j = places[0][r], places[1][c]
         inside = (i >= 0) & (j >= 0)
         out[i[inside], j[inside]] = values[inside]
-    return out, count / (table.shape[0] * table.codebook.coded.size)
+    return out, count / (table.shape[0] * table.schema.coded.size)
 
 
-def _in_ranges(table: Array, book: Codebook, cols: NDArray[np.intp]) -> Array:
+def _in_ranges(table: Array, book: ColumnSchema, cols: NDArray[np.intp]) -> Array:
     """Scale each column from 0 for its lowest symbol to 1 for its highest; by its values if it may have any."""
     out = np.full(table.shape, np.nan)
     for j, col in enumerate(cols.tolist()):

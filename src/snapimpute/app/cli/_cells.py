@@ -23,10 +23,10 @@ from snapimpute.app.io import (
 )
 from snapimpute.base.threads import cut
 from snapimpute.data.alphabet import is_missing
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import MAX_FILLED_CELLS, Table
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.model import Estimates
+from snapimpute.estimator.model import Predictions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,7 +101,7 @@ def write_cells(
     names: list[str],
     *,
     probability: bool,
-    estimates: Estimates | None = None,
+    estimates: Predictions | None = None,
     labels: Any = None,
 ) -> tuple[int, int]:
     """Write cells one a line, as they come; how many got a value, and how many are left open.
@@ -122,7 +122,7 @@ def write_cells(
 
 
 def cell_frames(
-    imputer: SnapImputer, estimates: Estimates, cells: Cells, labels: Any, names: list[str], *, probability: bool
+    imputer: SnapImputer, estimates: Predictions, cells: Cells, labels: Any, names: list[str], *, probability: bool
 ) -> Iterator[pl.DataFrame]:
     """Yield cells one a line: labels, symbol, and how probable that is; the first frame is empty."""
     import polars as pl
@@ -130,7 +130,7 @@ def cell_frames(
     row, col, value = names or ["row", "column", "value"]
     more = next(name for name in ("probability", "probability_", "p") if name not in (row, col, value))
     at_row, at_col = pl.Series(row, labels.tolist()), pl.Series(col, column_labels(imputer).tolist())
-    book = Codebook.of(imputer.alphabet_, imputer.n_features_in_)
+    book = ColumnSchema.of(imputer.alphabet_, imputer.n_features_in_)
     nothing = np.zeros(0, dtype=np.intp)
     for rows, cols in chain([(nothing, nothing)], cells):
         symbols = estimates.symbols(rows, cols)
@@ -141,7 +141,7 @@ def cell_frames(
         yield pl.DataFrame(columns)
 
 
-def _decoded(book: Codebook, symbols: Any, cols: Positions) -> pl.Series:
+def _decoded(book: ColumnSchema, symbols: Any, cols: Positions) -> pl.Series:
     """Symbols as they are written: labels, whole numbers, or numbers; null where a cell is left open."""
     import polars as pl
 
@@ -160,7 +160,7 @@ def _decoded(book: Codebook, symbols: Any, cols: Positions) -> pl.Series:
 
 
 def _probability(
-    book: Codebook, decide: str, estimates: Estimates, rows: Positions, cols: Positions, symbols: Any
+    book: ColumnSchema, decide: str, estimates: Predictions, rows: Positions, cols: Positions, symbols: Any
 ) -> Any:
     """How probable the symbol of each cell is; NaN in columns of any numbers and without probabilities."""
     out = np.full(symbols.size, np.nan)
@@ -185,7 +185,7 @@ def completed(source: Wide, table: Table, imputer: SnapImputer) -> pl.DataFrame:
     import polars as pl
 
     values: pl.DataFrame = imputer.transform(table)
-    book = Codebook.of(imputer.alphabet_, imputer.n_features_in_)
+    book = ColumnSchema.of(imputer.alphabet_, imputer.n_features_in_)
     out = []
     for j, after in enumerate(values.get_columns()):
         if book[j] is None and after.dtype.is_float():

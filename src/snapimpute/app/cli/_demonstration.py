@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.io import check_output, writing
 from snapimpute.base.files import write_atomically
 from snapimpute.base.types import Array
@@ -20,25 +20,25 @@ from snapimpute.estimator.comparison import Outcome, compare, remark, verdict
 from snapimpute.evaluation import metrics
 
 
-def show(out: Path, congress: int, observed: float, seed: int, talk: Talk) -> None:
+def show(out: Path, congress: int, observed: float, seed: int, terminal: Terminal) -> None:
     """Hide votes of one Senate, complete them in every way, and leave the files in a folder."""
     for name in ("completed.csv", "demo.png", "reliability.png", "report.html"):
         check_output(str(out / name), [], force=None)  # now, not after a minute
     data = senate_votes(congress)
     known, hidden = data.observations.split(1 - observed, random_state=seed)
     m, n = data.shape
-    talk.say(
+    terminal.say(
         f"{data.name}: {m} senators × {n} roll calls, {len(data.observations):,} votes (0 nay, 1 yea). "
         f"{len(known):,} stay visible, {len(hidden):,} are hidden and predicted."
     )
-    outcomes = _compared(known, hidden, data.alphabet, seed, talk)
-    talk.say(_table(outcomes))
-    talk.say(f"{verdict(outcomes)} {remark(data.alphabet)}")
-    talk.say(_estimator(out, data, known, hidden, seed))
+    outcomes = _compared(known, hidden, data.alphabet, seed, terminal)
+    terminal.say(_table(outcomes))
+    terminal.say(f"{verdict(outcomes)} {remark(data.alphabet)}")
+    terminal.say(_estimator(out, data, known, hidden, seed))
     best = _best(outcomes)
     filled = fill(known, best, data.alphabet)
     _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")
-    talk.say(
+    terminal.say(
         f"\nFilled in by the method with the best held-out score, {best.label}:\n"
         f"  {out / 'completed.csv'}: every vote, known or filled in\n"
         f"  {out / 'demo.png'}: the table before and after, convergence, errors\n"
@@ -46,14 +46,18 @@ def show(out: Path, congress: int, observed: float, seed: int, talk: Talk) -> No
         f"  {out / 'report.html'}: a page about the fit of SnapImputer\n{data.citation}"
     )
     wrong = {one.label: one.error for one in outcomes}
-    talk.note(data=data.name, visible=len(known), hidden=len(hidden), wrong=wrong, best=best.label, output=str(out))
-    talk.done()
+    terminal.note(
+        data=data.name, visible=len(known), hidden=len(hidden), wrong=wrong, best=best.label, output=str(out)
+    )
+    terminal.done()
 
 
-def _compared(known: Observations, hidden: Observations, alphabet: Alphabet, seed: int, talk: Talk) -> list[Outcome]:
+def _compared(
+    known: Observations, hidden: Observations, alphabet: Alphabet, seed: int, terminal: Terminal
+) -> list[Outcome]:
     """All methods, tuned and fitted, with progress."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=talk.errors, disable=talk.silent) as bar:
+    with Progress(*columns, console=terminal.errors, disable=terminal.silent) as bar:
         task = bar.add_task("")
         outcomes = compare(
             known,
@@ -71,7 +75,7 @@ def _estimator(out: Path, data: Dataset, known: Observations, hidden: Observatio
     from snapimpute.app.cli._work import repeat
     from snapimpute.app.report import figures
     from snapimpute.app.report.page import write_report
-    from snapimpute.data.schema import Codebook
+    from snapimpute.data.schema import ColumnSchema
     from snapimpute.estimator.evaluation import check
     from snapimpute.estimator.imputer import SnapImputer
 
@@ -82,7 +86,7 @@ def _estimator(out: Path, data: Dataset, known: Observations, hidden: Observatio
     with writing(str(out / "reliability.png")):
         figures.reliability(out / "reliability.png", {"SnapImputer with its defaults": found})
     read = [("data", data.name), ("table", f"{m} senators × {n} roll calls, {len(known):,} votes visible")]
-    settings = repeat(imp, Codebook.single(alphabet, n))
+    settings = repeat(imp, ColumnSchema.single(alphabet, n))
     page = out / "report.html"
     with writing(str(page)):
         write_report(page, imp, known, check(known, imp), read=read, settings=settings, title=data.name)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Seen:
 
 
 @contextmanager
-def seeing_through(talk: Talk) -> Iterator[Seen]:
+def seeing_through(terminal: Terminal) -> Iterator[Seen]:
     """Keep the first Ctrl-C in mind, so that a result that is there is written; the second ends it as usual."""
     seen, usual = Seen(), signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
@@ -30,7 +30,7 @@ def seeing_through(talk: Talk) -> Iterator[Seen]:
     def keep_in_mind(number: int, frame: Any) -> None:
         seen.interrupted = True
         signal.signal(signal.SIGINT, usual)
-        talk.warn("interrupted: what there is will be written; Ctrl-C again stops that")
+        terminal.warn("interrupted: what there is will be written; Ctrl-C again stops that")
 
     signal.signal(signal.SIGINT, keep_in_mind)
     try:

@@ -11,13 +11,13 @@ from typing import Any
 
 import snapimpute
 from snapimpute.app.cli._options import Fitting, Reading, Workers
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.backends import cluster
 from snapimpute.base.files import write_atomically
 from snapimpute.base.machine import in_words
 from snapimpute.base.threads import thread_count
 from snapimpute.data.alphabet import Alphabet
-from snapimpute.estimator.plan import Plan, TuningInterruptedError
+from snapimpute.estimator.tuned import TunedSpec, TuningInterruptedError
 from snapimpute.solvers import Result
 from snapimpute.solvers.cluster_forecast import cluster_forecast
 from snapimpute.solvers.loop import SAMPLED_CELLS
@@ -33,7 +33,7 @@ ASSUMED_RANK = 32
 
 
 def fit_on_cluster(
-    workers: Workers, files: list[str], model: Path, reading: Reading, fitting: Fitting, talk: Talk
+    workers: Workers, files: list[str], model: Path, reading: Reading, fitting: Fitting, terminal: Terminal
 ) -> bool:
     """Read, choose, fit and write, without gathering anything as high as the table; whether it was interrupted."""
     if model.exists() and (not model.is_dir() or any(model.iterdir())):
@@ -44,29 +44,29 @@ def fit_on_cluster(
     names: dict[str, Any] = dict(
         zip(("row", "column", "value"), reading.named or ("row", "column", "value"), strict=True)
     )
-    with connected(str(workers.cluster), talk) as client:
+    with connected(str(workers.cluster), terminal) as client:
         there = cluster(client)
         known = there.read_parquet(files, alphabet=alphabet, blocks=workers.blocks, **names)
         (m, n), count = known.shape, len(known)
-        talk.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
-        talk.say(f"blocks: {known.place.count}, of {min(known.place.cut.observed):,} cells and more")
-        talk.note(rows=m, columns=n, known=count, blocks=known.place.count)
-        _forecast(known, client, fitting, talk)
-        plan, result, interrupted = _fitted(known, alphabet, fitting, workers.checkpoint, talk)
+        terminal.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
+        terminal.say(f"blocks: {known.backend.count}, of {min(known.backend.cut.observed):,} cells and more")
+        terminal.note(rows=m, columns=n, known=count, blocks=known.backend.count)
+        _forecast(known, client, fitting, terminal)
+        tuned, result, interrupted = _fitted(known, alphabet, fitting, workers.checkpoint, terminal)
         written = there.write_factors(known, result.estimate, model / "rows")
-        told = _told(plan, result, alphabet)
+        told = _told(tuned, result, alphabet)
         write_atomically(model / "columns.parquet", there.columns_as_parquet(known, result.estimate))
         write_atomically(model / "model.json", json.dumps(told, indent=1, ensure_ascii=False).encode())
-        talk.say(f"model: {model / 'model.json'}, columns.parquet, {len(written)} files in {model / 'rows'}")
-        talk.note(**told, files=[str(path) for path in written])
+        terminal.say(f"model: {model / 'model.json'}, columns.parquet, {len(written)} files in {model / 'rows'}")
+        terminal.note(**told, files=[str(path) for path in written])
         if workers.top is not None:
             best = there.write_top(known, result.estimate, model / "top", k=workers.top)
-            talk.say(f"the best {workers.top} of each row: {len(best)} files in {model / 'top'}")
+            terminal.say(f"the best {workers.top} of each row: {len(best)} files in {model / 'top'}")
     return interrupted
 
 
 @contextmanager
-def connected(address: str, talk: Talk) -> Iterator[Any]:
+def connected(address: str, terminal: Terminal) -> Iterator[Any]:
     """A client of the cluster at an address, or of one that is started here for as long as it is needed."""
     try:
         import dask
@@ -85,7 +85,7 @@ def connected(address: str, talk: Talk) -> Iterator[Any]:
             }
         )
         with calm, LocalCluster(**options) as started, Client(started) as client:
-            _introduce(client, talk)
+            _introduce(client, terminal)
             yield client
         return
     try:
@@ -96,13 +96,13 @@ def connected(address: str, talk: Talk) -> Iterator[Any]:
             f"`dask worker {address}`, or take --cluster local"
         ) from err
     with client:
-        _introduce(client, talk)
+        _introduce(client, terminal)
         yield client
 
 
-def _introduce(client: Any, talk: Talk) -> None:
+def _introduce(client: Any, terminal: Terminal) -> None:
     """Say who does the work, once there is somebody, and refuse workers with other versions."""
-    from snapimpute.backends.dask.place import check_versions
+    from snapimpute.backends.dask.backend import check_versions
 
     try:
         client.wait_for_workers(1, timeout=LONGEST)
@@ -115,12 +115,12 @@ def _introduce(client: Any, talk: Talk) -> None:
     check_versions(client)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     threads, memory = sum(one["nthreads"] for one in workers), sum(one["memory_limit"] for one in workers)
-    talk.say(f"cluster: {len(workers)} workers, {threads} threads, {in_words(memory)}")
-    talk.say(f"dashboard: {client.dashboard_link}")
-    talk.note(workers=len(workers), dashboard=client.dashboard_link)
+    terminal.say(f"cluster: {len(workers)} workers, {threads} threads, {in_words(memory)}")
+    terminal.say(f"dashboard: {client.dashboard_link}")
+    terminal.note(workers=len(workers), dashboard=client.dashboard_link)
 
 
-def _forecast(known: Any, client: Any, fitting: Fitting, talk: Talk) -> None:
+def _forecast(known: Any, client: Any, fitting: Fitting, terminal: Terminal) -> None:
     """Say what to expect, and warn if workers have too little memory for it."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     (m, n), auto = known.shape, fitting.alphabet_term == "auto"
@@ -134,47 +134,47 @@ def _forecast(known: Any, client: Any, fitting: Fitting, talk: Talk) -> None:
         sampled=m * n > SAMPLED_CELLS if auto else fitting.alphabet_term == "sampled",
         dtype=fitting.dtype,
     )
-    talk.say(f"expected: {str(expected).partition(', ')[2]}".replace("\n", "; "))
-    talk.note(expected={"memory_per_worker": expected.memory_per_worker, "sent": expected.sent})
+    terminal.say(f"expected: {str(expected).partition(', ')[2]}".replace("\n", "; "))
+    terminal.note(expected={"memory_per_worker": expected.memory_per_worker, "sent": expected.sent})
     least = min(int(one["memory_limit"]) for one in workers)
     if 0 < least < expected.memory_per_worker:
-        talk.warn(
+        terminal.warn(
             f"a worker with {in_words(least)} may have too little: take more workers, --dtype float32, "
             "or a lower --max-rank"
         )
 
 
 def _fitted(
-    known: Any, alphabet: Alphabet, fitting: Fitting, checkpoint: Path | None, talk: Talk
-) -> tuple[Plan, Result, bool]:
+    known: Any, alphabet: Alphabet, fitting: Fitting, checkpoint: Path | None, terminal: Terminal
+) -> tuple[TunedSpec, Result, bool]:
     """What was chosen and fitted, and whether that was interrupted, with the best so far kept."""
     options = fitting.options(backend="cpu")
-    with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+    with terminal.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
         try:
-            plan, interrupted = fitting.settled(known, alphabet, "error", options, watcher.tried), False
+            tuned, interrupted = fitting.settled(known, alphabet, "error", options, watcher.tried), False
         except TuningInterruptedError as err:
-            talk.warn("interrupted: going on with the best so far")
-            plan, interrupted = err.plan, True
-        result = plan.fit(known, fitting.solver, options, callback=watcher.iterated, checkpoint=checkpoint)
-    talk.say(f"strengths: λ = {plan.lam:.4g}, ξ = {plan.xi:.3g}, centre {plan.recipe.center or 'none'}")
-    talk.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
-    return plan, result, interrupted or result.status.code == "interrupted"
+            terminal.warn("interrupted: going on with the best so far")
+            tuned, interrupted = err.tuned, True
+        result = tuned.fit(known, fitting.solver, options, callback=watcher.iterated, checkpoint=checkpoint)
+    terminal.say(f"strengths: λ = {tuned.lam:.4g}, ξ = {tuned.xi:.3g}, centre {tuned.spec.center or 'none'}")
+    terminal.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
+    return tuned, result, interrupted or result.status.code == "interrupted"
 
 
-def _told(plan: Plan, result: Result, alphabet: Alphabet) -> dict[str, Any]:
+def _told(tuned: TunedSpec, result: Result, alphabet: Alphabet) -> dict[str, Any]:
     out: dict[str, Any] = {
         "format": "snapimpute factors",
         "version": 1,
         "snapimpute": snapimpute.__version__,
         "alphabet": [float(symbol) for symbol in alphabet],
-        "lam": plan.lam,
-        "xi": plan.xi,
-        "center": plan.recipe.center,
+        "lam": tuned.lam,
+        "xi": tuned.xi,
+        "center": tuned.spec.center,
         "rank": result.x.rank,
         "iterations": result.n_iter,
         "status": result.status.code,
         "solver": result.settings["solver"],
     }
-    if plan.choice is not None:
-        out["held_out"] = {"metric": plan.choice.metric, "score": plan.choice.best.score}
+    if tuned.choice is not None:
+        out["held_out"] = {"metric": tuned.choice.metric, "score": tuned.choice.best.score}
     return out

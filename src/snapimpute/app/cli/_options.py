@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from snapimpute.app.io import AlphabetSpec, Options
     from snapimpute.data.alphabet import Alphabet
     from snapimpute.data.observations import Observations
-    from snapimpute.data.schema import Codebook
+    from snapimpute.data.schema import ColumnSchema
     from snapimpute.estimator.imputer import SnapImputer
-    from snapimpute.estimator.plan import Plan
+    from snapimpute.estimator.tuned import TunedSpec
     from snapimpute.estimator.tuning import Metric, Progress
     from snapimpute.solvers import FitOptions
 
@@ -178,9 +178,9 @@ class Fitting:
 
     def __post_init__(self) -> None:
         from snapimpute.app.cli.wording import in_options
-        from snapimpute.backends import place_named
+        from snapimpute.backends import backend_named
         from snapimpute.estimator.decide import Decide
-        from snapimpute.estimator.recipe import CENTERS, DISCRETE, SPECTRAL
+        from snapimpute.estimator.spec import CENTERS, DISCRETE, SPECTRAL
         from snapimpute.solvers import SOLVERS
         from snapimpute.solvers.options import ALPHABET_TERMS, PRECISIONS
 
@@ -199,7 +199,7 @@ class Fitting:
         for name in ("lam", "xi"):
             _strength(f"--{name}", getattr(self, name))
         try:
-            place_named(self.backend)
+            backend_named(self.backend)
         except (ValueError, ImportError, RuntimeError) as err:  # before anything is read
             raise typer.BadParameter(in_options(str(err))) from None
         if self.min_confidence > 0 and self.decide == "nearest":
@@ -208,15 +208,15 @@ class Fitting:
     def settled(
         self,
         known: Observations,
-        alphabet: Alphabet | Codebook,
+        alphabet: Alphabet | ColumnSchema,
         metric: Metric,
         options: FitOptions,
         progress: Progress,
-    ) -> Plan:
+    ) -> TunedSpec:
         """Choose what is open."""
-        from snapimpute.estimator.plan import settle
+        from snapimpute.estimator.tuned import tune
 
-        return settle(
+        return tune(
             known,
             alphabet,
             spectral=self.spectral,

@@ -10,7 +10,7 @@ from typing import Any
 
 from snapimpute.app.cli import _cells as cells
 from snapimpute.app.cli._cells import column_labels, positions
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.cli._work import read_as
 from snapimpute.app.io import (
     MATRICES,
@@ -38,7 +38,7 @@ def names(imputer: SnapImputer) -> list[str]:
 
 
 def write_rows(
-    imputer: SnapImputer, path: str, out: str, kind: str, options: Options, probability: bool, talk: Talk
+    imputer: SnapImputer, path: str, out: str, kind: str, options: Options, probability: bool, terminal: Terminal
 ) -> tuple[int, int]:
     """Complete the rows of a file and write them; how many cells were filled in, and how many are left open."""
     content = read_content(path, options)
@@ -49,7 +49,7 @@ def write_rows(
     else:
         options, spec = _matched(content, imputer, options)
     source = arranged(content, options, spec)
-    talk.say(read_as(source))
+    terminal.say(read_as(source))
     if isinstance(source, Triplets):
         if kind in MATRICES:
             raise ValueError(f"cells of rows cannot be written as {kind}: choose .csv or .parquet")
@@ -88,7 +88,7 @@ def _matched(content: Content, imputer: SnapImputer, options: Options) -> tuple[
 def _whole_rows(imputer: SnapImputer, source: Wide, out: str, kind: str) -> tuple[int, int]:
     columns = [str(name) for name in column_labels(imputer)]
     source = replace(source, values=source.values.select(columns))
-    _, table = source.observations(imputer._model.codebook)  # refuses what is no symbol, by the labels of the file
+    _, table = source.observations(imputer._model.schema)  # refuses what is no symbol, by the labels of the file
     if kind in MATRICES and not all(dtype.is_numeric() for dtype in source.values.dtypes):
         raise ValueError(f"labels cannot be written as {kind}: choose .csv or .parquet")
     with _by_label():

@@ -12,11 +12,11 @@ import typer
 
 import snapimpute
 from snapimpute.app.cli._options import Fitting, Reading
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.cli.ending import INTERRUPTED
 from snapimpute.app.io import Triplets, Wide, read_file, writing
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table
 from snapimpute.estimator.imputer import SnapImputer
 
@@ -34,13 +34,13 @@ class Job:
     read: list[tuple[str, str]]
 
     @classmethod
-    def of(cls, path: str, reading: Reading, talk: Talk) -> Job:
+    def of(cls, path: str, reading: Reading, terminal: Terminal) -> Job:
         """Read a table, and say what was found."""
         spec = reading.spec
         source = read_file(path, reading.options, spec)
-        talk.say(read_as(source))
+        terminal.say(read_as(source))
         if not spec.given:
-            book = source.observations("infer")[1].codebook
+            book = source.observations("infer")[1].schema
             raise ValueError(
                 f"say what a cell can hold with --alphabet. In {source.where} was found: "
                 f"{book.describe()}; take that with "
@@ -48,22 +48,22 @@ class Job:
             )
         names = source.values.columns if isinstance(source, Wide) else source.col_labels.tolist()
         known, table = source.observations(spec.for_columns(names))
-        book = table.codebook
+        book = table.schema
         m, n = known.shape
         found = [
             ("table", f"{m:,} rows × {n:,} columns, {len(known):,} cells known ({100 * known.density:.3g} %)"),
             ("alphabet", book.describe()),
         ]
         for name, text in found:
-            talk.say(f"{name}: {text}")
+            terminal.say(f"{name}: {text}")
         facts = {"input": source.where, "layout": source.layout, "rows": m, "columns": n, "known": len(known)}
-        talk.note(**facts, alphabet=_alphabets(book))
+        terminal.note(**facts, alphabet=_alphabets(book))
         return cls(source, known, table, [*source.notes, *found])
 
     @property
-    def book(self) -> Codebook:
+    def book(self) -> ColumnSchema:
         """What the cells of each column can hold."""
-        return self.table.codebook
+        return self.table.schema
 
     @property
     def missing(self) -> int:
@@ -78,19 +78,19 @@ class Job:
                 "least, to hide one of them: leave out --report"
             )
 
-    def fitted(self, fitting: Fitting, talk: Talk) -> tuple[SnapImputer, bool]:
+    def fitted(self, fitting: Fitting, terminal: Terminal) -> tuple[SnapImputer, bool]:
         """Fit with progress; the second is whether that was interrupted, with the best so far kept."""
-        with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+        with terminal.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
             imputer = fitting.imputer(self.book.by_column, callback=watcher.iterated, progress=watcher.tried)
-            interrupted = fit(imputer, self.table, talk)
+            interrupted = fit(imputer, self.table, terminal)
         imputer.set_params(callback=None, progress=None)
         if imputer.row_labels_ is None:
             imputer.row_labels_, imputer.col_labels_ = self.known.row_labels, self.known.col_labels
         names = list(self.source.names) if isinstance(self.source, Triplets) else []
         imputer.source_ = {"layout": self.source.layout, "names": names}
         for line in told(imputer):
-            talk.say(line)
-        talk.note(**facts(imputer), interrupted=interrupted)
+            terminal.say(line)
+        terminal.note(**facts(imputer), interrupted=interrupted)
         return imputer, interrupted
 
 
@@ -100,17 +100,17 @@ def read_as(source: Wide | Triplets) -> str:
     return f"read {where}: {' · '.join(f'{name} {text}' for name, text in rest)}"
 
 
-def fit(imputer: SnapImputer, X: Any, talk: Talk) -> bool:
+def fit(imputer: SnapImputer, X: Any, terminal: Terminal) -> bool:
     """Fit, and say each warning once; whether it was interrupted, with something to keep."""
-    with talk.saying_warnings():
+    with terminal.saying_warnings():
         try:
             imputer.fit(X)
         except KeyboardInterrupt:
             if not hasattr(imputer, "left_"):
                 raise
-            talk.warn("interrupted: going on with the best so far")
+            terminal.warn("interrupted: going on with the best so far")
             if imputer.n_iter_ == 0:
-                talk.warn(
+                terminal.warn(
                     "the last fit had not begun, so that this knows the mean only: fit again with "
                     f"--lam {imputer.lam_:.6g} --xi {imputer.xi_:.6g} --center {imputer.center_ or 'none'}"
                 )
@@ -159,7 +159,7 @@ def facts(imputer: SnapImputer) -> dict[str, Any]:
     return out
 
 
-def _alphabets(book: Codebook) -> Any:
+def _alphabets(book: ColumnSchema) -> Any:
     kinds = [None if kind is None else list(kind.labels or map(_whole, kind)) for kind in book.kinds]
     return kinds[0] if book.one is not None else [kinds[kind] for kind in book.which.tolist()]
 
@@ -175,7 +175,7 @@ def _not_as_usual(imputer: SnapImputer) -> dict[str, Any]:
     return {name: asked[name] for name in names if asked[name] != usual[name]}
 
 
-def repeat(imputer: SnapImputer, book: Codebook) -> dict[str, Any]:
+def repeat(imputer: SnapImputer, book: ColumnSchema) -> dict[str, Any]:
     """What it takes to do the same again: the command, the code and the versions."""
     import platform
     from importlib.metadata import version
@@ -205,38 +205,38 @@ def report(path: Path, job: Job, imputer: SnapImputer, evaluation: Any, title: s
     write_report(path, imputer, job.known, evaluation, read=job.read, settings=repeat(imputer, job.book), title=title)
 
 
-def keep(imputer: SnapImputer, model: Path | None, talk: Talk) -> None:
+def keep(imputer: SnapImputer, model: Path | None, terminal: Terminal) -> None:
     """Save the model, if asked."""
     if model is None:
         return
     with writing(str(model)):
         imputer.save(model)
-    talk.say(f"model: {model}")
-    talk.note(model=str(model))
+    terminal.say(f"model: {model}")
+    terminal.note(model=str(model))
 
 
-def tell(job: Job, imputer: SnapImputer, report: Path | None, talk: Talk, *, interrupted: bool) -> None:
+def tell(job: Job, imputer: SnapImputer, report: Path | None, terminal: Terminal, *, interrupted: bool) -> None:
     """Write the report, if asked, and end: with the exit code of an interruption, if there was one."""
     if report is not None and interrupted:
-        talk.warn("no report was written: it takes further fits, and the command was interrupted")
+        terminal.warn("no report was written: it takes further fits, and the command was interrupted")
     elif report is not None:
         try:
-            _report(job, imputer, report, talk)
+            _report(job, imputer, report, terminal)
         except KeyboardInterrupt:
             interrupted = True
-            talk.warn("interrupted: no report was written")
-    talk.note(interrupted=interrupted)
-    talk.done()
+            terminal.warn("interrupted: no report was written")
+    terminal.note(interrupted=interrupted)
+    terminal.done()
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-def _report(job: Job, imputer: SnapImputer, path: Path, talk: Talk) -> None:
+def _report(job: Job, imputer: SnapImputer, path: Path, terminal: Terminal) -> None:
     from snapimpute.estimator.evaluation import check
 
-    with talk.saying_warnings():
+    with terminal.saying_warnings():
         evaluation = check(job.known, imputer)
     with writing(str(path)):
         report(path, job, imputer, evaluation, f"{Path(job.source.where).name} completed")
-    talk.say(f"report: {path}")
-    talk.note(report=str(path))
+    terminal.say(f"report: {path}")
+    terminal.note(report=str(path))

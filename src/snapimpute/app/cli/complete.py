@@ -9,7 +9,7 @@ import typer
 
 from snapimpute.app.cli._interruption import seeing_through
 from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, shared, written_as
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 
 
 @shared(Reading, Fitting, Manner)
@@ -46,7 +46,7 @@ def complete(
     from snapimpute.app.cli import _cells as cells
     from snapimpute.app.cli import _work as work
 
-    talk = Talk(manner, to_stdout=out == "-")
+    terminal = Terminal(manner, to_stdout=out == "-")
     kind = written_as(out, to)
     if only is not None and top is not None:
         raise typer.BadParameter("give --cells or --top, not both")
@@ -55,14 +55,14 @@ def complete(
     if probability and fitting.decide == "nearest":
         raise typer.BadParameter("--decide nearest has no probabilities: leave out --probability")
     check_outputs([out, model, report], [table, only], force=force)
-    job = work.Job.of(table, reading, talk)
+    job = work.Job.of(table, reading, terminal)
     cells.check_request(job, kind, only, top, probability)
     job.check_report(report)
-    imputer, interrupted = job.fitted(fitting, talk)
-    with seeing_through(talk) as seen:
+    imputer, interrupted = job.fitted(fitting, terminal)
+    with seeing_through(terminal) as seen:
         filled, left = cells.write(job, imputer, out, kind, only, top, probability)
         where = "standard output" if out == "-" else out
-        talk.say(f"wrote {where}: {filled:,} cells filled in" + (f", {left:,} left open" if left else ""))
-        talk.note(output=where, filled=filled, left_open=left)
-        work.keep(imputer, model, talk)
-    work.tell(job, imputer, report, talk, interrupted=interrupted or seen.interrupted)
+        terminal.say(f"wrote {where}: {filled:,} cells filled in" + (f", {left:,} left open" if left else ""))
+        terminal.note(output=where, filled=filled, left_open=left)
+        work.keep(imputer, model, terminal)
+    work.tell(job, imputer, report, terminal, interrupted=interrupted or seen.interrupted)

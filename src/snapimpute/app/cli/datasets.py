@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Manner, check_outputs, shared, written_as
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,11 +35,11 @@ def datasets(
     from snapimpute.app.io import write_frame
     from snapimpute.data.datasets import REGISTRY, load
 
-    talk = Talk(manner, to_stdout=out == "-")
+    terminal = Terminal(manner, to_stdout=out == "-")
     if name is None:
-        talk.say(_table())
-        talk.note(datasets={known: entry.description for known, entry in REGISTRY.items()})
-        _only_facts(talk)
+        terminal.say(_table())
+        terminal.note(datasets={known: entry.description for known, entry in REGISTRY.items()})
+        _only_facts(terminal)
         return
     if name not in REGISTRY:
         raise typer.BadParameter(f"there is no data set {name!r}; there are {', '.join(REGISTRY)}")
@@ -48,20 +48,20 @@ def datasets(
     kind = written_as(out, None, table=True) if out is not None else ""
     check_outputs([out], [], force=None)
     data = load(name)
-    talk.say(repr(data))
-    talk.say(data.citation)
-    talk.note(name=name, rows=data.shape[0], columns=data.shape[1], known=len(data), alphabet=list(data.alphabet))
+    terminal.say(repr(data))
+    terminal.say(data.citation)
+    terminal.note(name=name, rows=data.shape[0], columns=data.shape[1], known=len(data), alphabet=list(data.alphabet))
     if out is not None:
         write_frame(_frame(data, layout, observed, seed), out, kind)
         where = "standard output" if out == "-" else out
-        talk.say(f"wrote {where}")
-        talk.note(output=where)
-    _only_facts(talk)
+        terminal.say(f"wrote {where}")
+        terminal.note(output=where)
+    _only_facts(terminal)
 
 
-def _only_facts(talk: Talk) -> None:
-    if talk.manner.as_json:
-        talk.done()
+def _only_facts(terminal: Terminal) -> None:
+    if terminal.manner.as_json:
+        terminal.done()
 
 
 def _table() -> Table:

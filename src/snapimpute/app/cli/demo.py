@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from snapimpute.app.cli._options import Manner, shared
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 
 
 @shared(Manner)
@@ -26,4 +26,4 @@ def demo(
 
     if congress not in CONGRESSES:
         raise typer.BadParameter(f"there are {', '.join(map(str, CONGRESSES))}, got {congress}")
-    demonstration.show(out, congress, observed, seed, Talk(manner))
+    demonstration.show(out, congress, observed, seed, Terminal(manner))

@@ -15,7 +15,7 @@ import typer
 
 import snapimpute
 from snapimpute.app.cli._options import Manner, shared
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.base.machine import available_memory, in_words
 
 SIGNS = {"ok": "✓", "note": "–", "wrong": "✗"}
@@ -37,7 +37,7 @@ def doctor(*, manner: Manner) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    talk = Talk(manner)
+    terminal = Terminal(manner)
     found = [finding for look in LOOKS for finding in look()]
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
     table.add_column("", no_wrap=True)
@@ -45,12 +45,12 @@ def doctor(*, manner: Manner) -> None:
     table.add_column("", overflow="fold")
     for one in found:
         table.add_row(SIGNS[one.state], one.name, f"{one.text} {one.advice}".strip())
-    talk.say(table)
+    terminal.say(table)
     wrong = [one for one in found if one.state == "wrong"]
-    talk.say(f"{len(wrong)} problem(s)" if wrong else "all is well")
-    talk.note(findings=[vars(one) for one in found], problems=len(wrong))
+    terminal.say(f"{len(wrong)} problem(s)" if wrong else "all is well")
+    terminal.note(findings=[vars(one) for one in found], problems=len(wrong))
     if manner.as_json:
-        talk.done()
+        terminal.done()
     if wrong:
         raise typer.Exit(1)
 
@@ -110,10 +110,10 @@ def _installed(package: str) -> bool:
 
 def _device() -> Iterator[Finding]:
     """What backend="torch" would compute with."""
-    from snapimpute.backends import place_named
+    from snapimpute.backends import backend_named
 
     try:
-        yield Finding("torch", "ok", str(place_named("torch").name))  # type: ignore[union-attr]
+        yield Finding("torch", "ok", str(backend_named("torch").name))  # type: ignore[union-attr]
     except (ImportError, OSError, RuntimeError) as err:  # not installed, damaged, or for another device than there is
         yield Finding("torch", "note", f"{err}")
 

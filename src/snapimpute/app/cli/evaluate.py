@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, shared
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.cli.ending import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -35,50 +35,50 @@ def evaluate(
     from snapimpute.app.cli import _work as work
     from snapimpute.app.io import writing
 
-    talk = Talk(manner)
+    terminal = Terminal(manner)
     check_outputs([report], [table], force=None)
-    job = work.Job.of(table, reading, talk)
-    found, interrupted = _evaluated(job, fitting, share, talk)
+    job = work.Job.of(table, reading, terminal)
+    found, interrupted = _evaluated(job, fitting, share, terminal)
     for line in work.told(found.imputer):
-        talk.say(line)
-    talk.note(
+        terminal.say(line)
+    terminal.note(
         interrupted=interrupted,
         **work.facts(found.imputer),
         hidden=len(found.hidden),
         ways=[_facts(way) for way in found.ways],
     )
-    talk.say(_table(found))
-    talk.say(str(found))
+    terminal.say(_table(found))
+    terminal.say(str(found))
     calibration = found.reliability()
     if calibration is not None:
-        talk.say(f"probabilities are off by {100 * calibration.error:.1f} points on average")
-        talk.note(calibration_error=calibration.error)
+        terminal.say(f"probabilities are off by {100 * calibration.error:.1f} points on average")
+        terminal.note(calibration_error=calibration.error)
     if report is not None:
         found.imputer.set_params(callback=None, progress=None)
         with writing(str(report)):
             work.report(report, job, found.imputer, found, f"{Path(job.source.where).name} evaluated")
-        talk.say(f"report: {report}")
-        talk.note(report=str(report))
-    talk.done()
+        terminal.say(f"report: {report}")
+        terminal.note(report=str(report))
+    terminal.done()
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-def _evaluated(job: Job, fitting: Fitting, share: float, talk: Talk) -> tuple[Evaluation, bool]:
+def _evaluated(job: Job, fitting: Fitting, share: float, terminal: Terminal) -> tuple[Evaluation, bool]:
     """The scores, and whether the fit was interrupted: then they are those of the best so far."""
     from snapimpute.app.cli import _work as work
     from snapimpute.estimator import evaluation
 
     interrupted = []
-    with talk.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+    with terminal.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
         imputer = fitting.imputer(job.book.by_column, callback=watcher.iterated, progress=watcher.tried)
-        with talk.saying_warnings():
+        with terminal.saying_warnings():
             found = evaluation.evaluate(
                 job.known,
                 imputer,
                 share=share,
                 random_state=fitting.seed,
-                fit=lambda one, X: interrupted.append(work.fit(one, X, talk)),
+                fit=lambda one, X: interrupted.append(work.fit(one, X, terminal)),
             )
     return found, any(interrupted)
 

@@ -9,7 +9,7 @@ import typer
 
 from snapimpute.app.cli._interruption import seeing_through
 from snapimpute.app.cli._options import Fitting, Manner, Reading, Workers, check_outputs, shared
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.cli.ending import INTERRUPTED
 
 PREPARED = "prepare the files such that each line is one known cell"
@@ -57,13 +57,13 @@ def fit(
     manner: Manner,
 ) -> None:
     """Fit a model to a table and save it."""
-    talk = Talk(manner)
+    terminal = Terminal(manner)
     if workers.cluster is not None:
         _refuse_unused(ctx)
         from snapimpute.app.cli._on_cluster import fit_on_cluster
 
-        interrupted = fit_on_cluster(workers, table, model, reading, fitting, talk)
-        talk.done()
+        interrupted = fit_on_cluster(workers, table, model, reading, fitting, terminal)
+        terminal.done()
         if interrupted:
             raise typer.Exit(INTERRUPTED)
         return
@@ -72,12 +72,12 @@ def fit(
     check_outputs([model, report], [*table], force=force)
     from snapimpute.app.cli import _work as work
 
-    job = work.Job.of(table[0], reading, talk)
+    job = work.Job.of(table[0], reading, terminal)
     job.check_report(report)
-    imputer, interrupted = job.fitted(fitting, talk)
-    with seeing_through(talk) as seen:
-        work.keep(imputer, model, talk)
-    work.tell(job, imputer, report, talk, interrupted=interrupted or seen.interrupted)
+    imputer, interrupted = job.fitted(fitting, terminal)
+    with seeing_through(terminal) as seen:
+        work.keep(imputer, model, terminal)
+    work.tell(job, imputer, report, terminal, interrupted=interrupted or seen.interrupted)
 
 
 def _refuse_unused(ctx: typer.Context) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from snapimpute.app.cli._options import Manner, Reading, check_outputs, shared, written_as
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 
 
 @shared(Reading, Manner)
@@ -41,7 +41,7 @@ def predict(
         )
     if reading.alphabet:
         raise typer.BadParameter("the model has its alphabet: leave out --alphabet")
-    talk = Talk(manner, to_stdout=out == "-")
+    terminal = Terminal(manner, to_stdout=out == "-")
     kind = written_as(out, to, table=only is not None)
     check_outputs([out], [str(model), table, only], force=force)
     imputer = load(model)
@@ -49,8 +49,8 @@ def predict(
         asked = [cells.asked_cells(only, imputer)]
         filled, left = cells.write_cells(imputer, asked, out, kind, rows.names(imputer), probability=probability)
     else:
-        filled, left = rows.write_rows(imputer, str(table), out, kind, reading.options, probability, talk)
+        filled, left = rows.write_rows(imputer, str(table), out, kind, reading.options, probability, terminal)
     where = "standard output" if out == "-" else out
-    talk.say(f"wrote {where}: {filled:,} cells predicted" + (f", {left:,} left open" if left else ""))
-    talk.note(model=str(model), output=where, filled=filled, left_open=left)
-    talk.done()
+    terminal.say(f"wrote {where}: {filled:,} cells predicted" + (f", {left:,} left open" if left else ""))
+    terminal.note(model=str(model), output=where, filled=filled, left_open=left)
+    terminal.done()

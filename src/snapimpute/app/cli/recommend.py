@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from snapimpute.app.cli._options import Manner, check_outputs, shared, written_as
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ def recommend(
         raise typer.BadParameter("give labels of rows, or --all for every row; not both")
     if everybody and out is None:
         raise typer.BadParameter("--all writes a table: say where with --out")
-    talk = Talk(manner, to_stdout=out == "-")
+    terminal = Terminal(manner, to_stdout=out == "-")
     kind = written_as(out, to, table=True) if out is not None else ""
     check_outputs([out], [str(model)], force=None)
     imputer = load(model)
@@ -54,13 +54,13 @@ def recommend(
         parts = (chosen[start:stop] for start, stop in cut(chosen.size, 1000))
         lines = write_pieces((_frame(imputer, part, count) for part in parts), out, kind)
         where = "standard output" if out == "-" else out
-        talk.say(f"wrote {where}: {lines:,} recommendations for {chosen.size:,} rows")
-        talk.note(model=str(model), output=where, rows=chosen.size, lines=lines)
+        terminal.say(f"wrote {where}: {lines:,} recommendations for {chosen.size:,} rows")
+        terminal.note(model=str(model), output=where, rows=chosen.size, lines=lines)
     else:
         frame = _frame(imputer, chosen, count)
-        talk.say(_table(frame))
-        talk.note(model=str(model), recommendations=frame.to_dicts())
-    talk.done()
+        terminal.say(_table(frame))
+        terminal.note(model=str(model), recommendations=frame.to_dicts())
+    terminal.done()
 
 
 def _frame(imputer: SnapImputer, rows: NDArray[np.intp], count: int) -> pl.DataFrame:

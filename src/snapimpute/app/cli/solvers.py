@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Manner, shared
-from snapimpute.app.cli._talk import Speaker
+from snapimpute.app.cli._terminal import Speaker
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,15 +52,15 @@ def solvers(
 
 def describe(solver: type[Solver[Any]]) -> dict[str, Any]:
     """Everything a solver says of itself."""
-    card = asdict(solver.card)
+    info = asdict(solver.info)
     parameters = {f.name: f.default for f in fields(solver)}  # type: ignore[arg-type]  # all are dataclasses
-    return {"name": solver.name, **card, "parameters": parameters}
+    return {"name": solver.name, **info, "parameters": parameters}
 
 
 def _penalties(solver: type[Solver[Any]]) -> str:
     from snapimpute.penalties import SPECTRAL
 
-    return "all" if len(solver.card.spectral) == len(SPECTRAL) else ", ".join(solver.card.spectral)
+    return "all" if len(solver.info.spectral) == len(SPECTRAL) else ", ".join(solver.info.spectral)
 
 
 def _table() -> Table:
@@ -78,24 +78,24 @@ def _table() -> Table:
     table.add_column("an iteration costs", ratio=3, overflow="fold")
     table.add_column("paper", ratio=3, min_width=11, overflow="fold")
     for name, solver in SOLVERS.items():
-        card = solver.card
-        aware = "no" if not card.discrete else "convex ones" if card.convex else "yes"
-        table.add_row(name, card.minimises, _penalties(solver), aware, card.cost, card.paper)
+        info = solver.info
+        aware = "no" if not info.discrete else "convex ones" if info.convex else "yes"
+        table.add_row(name, info.minimises, _penalties(solver), aware, info.cost, info.paper)
     return table
 
 
 def _details(solver: type[Solver[Any]]) -> str:
-    card = solver.card
+    info = solver.info
     parameters = ", ".join(f"{name}={default!r}" for name, default in describe(solver)["parameters"].items())
     lines = [
-        f"{solver.name}: {card.title}  (si.solvers.{solver.__name__})",
-        f"  minimises     {card.minimises}",
-        f"  penalties     {', '.join(card.spectral)}" + (" (convex terms only)" if card.convex else ""),
-        f"  discrete      {'yes' if card.discrete else 'no'}",
-        f"  iteration     {card.cost}",
+        f"{solver.name}: {info.title}  (si.solvers.{solver.__name__})",
+        f"  minimises     {info.minimises}",
+        f"  penalties     {', '.join(info.spectral)}" + (" (convex terms only)" if info.convex else ""),
+        f"  discrete      {'yes' if info.discrete else 'no'}",
+        f"  iteration     {info.cost}",
         f"  stops on      the {solver.measures}",
         f"  parameters    {parameters or 'none'}",
-        f"  paper         {card.paper}",
+        f"  paper         {info.paper}",
         "",
         inspect.cleandoc(solver.__doc__ or ""),
     ]

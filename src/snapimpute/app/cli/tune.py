@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, said, shared, written_as
-from snapimpute.app.cli._talk import Talk
+from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.cli.ending import INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from snapimpute.app.cli._work import Job
-    from snapimpute.estimator.plan import Plan
+    from snapimpute.estimator.tuned import TunedSpec
     from snapimpute.estimator.tuning import Choice
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -37,60 +37,60 @@ def tune(
     from snapimpute.app.cli._work import Job
     from snapimpute.app.io import write_frame, writing
 
-    talk = Talk(manner, to_stdout=out == "-")
+    terminal = Terminal(manner, to_stdout=out == "-")
     kind = written_as(out, None, table=True) if out is not None else ""
     if picture is not None and picture.suffix not in PICTURES:
         raise typer.BadParameter(f"--picture must end in {', '.join(PICTURES)}; got {str(picture)!r}")
     check_outputs([out, picture], [table], force=None)
-    job = Job.of(table, reading, talk)
-    plan, interrupted = _settled(job, fitting, talk)
-    choice = plan.choice
+    job = Job.of(table, reading, terminal)
+    tuned, interrupted = _settled(job, fitting, terminal)
+    choice = tuned.choice
     if choice is None:
         raise ValueError("there is nothing to choose: too few cells are known, or --lam, --xi and --center are given")
-    talk.say(_table(choice))
+    terminal.say(_table(choice))
     if choice.verdict is not None:
-        talk.say(str(choice.verdict))
-    found = {"lam": plan.lam, "xi": plan.xi, "center": plan.recipe.center}
-    chosen = ["--lam", f"{plan.lam:.6g}", "--xi", f"{plan.xi:.6g}", "--center", plan.recipe.center or "none"]
+        terminal.say(str(choice.verdict))
+    found = {"lam": tuned.lam, "xi": tuned.xi, "center": tuned.spec.center}
+    chosen = ["--lam", f"{tuned.lam:.6g}", "--xi", f"{tuned.xi:.6g}", "--center", tuned.spec.center or "none"]
     asked = [*said(reading), *said(fitting, "lam", "xi", "center", "cv")]
     command = shlex.join(["snapimpute", "complete", table, *asked, *chosen])
-    talk.say(f"to fit with that: {command} -o OUT")
+    terminal.say(f"to fit with that: {command} -o OUT")
     rows = _rows(choice)
-    talk.note(**found, metric=choice.metric, tried=rows, interrupted=interrupted)
+    terminal.note(**found, metric=choice.metric, tried=rows, interrupted=interrupted)
     if out is not None:
         import polars as pl
 
         write_frame(pl.DataFrame(rows), out, kind)
         where = "standard output" if out == "-" else out
-        talk.say(f"wrote {where}: {len(rows)} pairs")
-        talk.note(output=where)
+        terminal.say(f"wrote {where}: {len(rows)} pairs")
+        terminal.note(output=where)
     if picture is not None:
         from snapimpute.app.report import figures
 
         with writing(str(picture)):
             figures.tuning(picture, choice)
-        talk.say(f"picture: {picture}")
-        talk.note(picture=str(picture))
-    talk.done()
+        terminal.say(f"picture: {picture}")
+        terminal.note(picture=str(picture))
+    terminal.done()
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-def _settled(job: Job, fitting: Fitting, talk: Talk) -> tuple[Plan, bool]:
+def _settled(job: Job, fitting: Fitting, terminal: Terminal) -> tuple[TunedSpec, bool]:
     """What was chosen, and whether that was interrupted."""
     from snapimpute.estimator.imputer import METRICS
     from snapimpute.estimator.model import in_units
-    from snapimpute.estimator.plan import TuningInterruptedError
+    from snapimpute.estimator.tuned import TuningInterruptedError
 
-    watching = talk.watching("tuning", centers=2, max_iter=fitting.max_iter)
-    with talk.saying_warnings(), watching as watcher:
+    watching = terminal.watching("tuning", centers=2, max_iter=fitting.max_iter)
+    with terminal.saying_warnings(), watching as watcher:
         scale = job.book.scale(job.known.cols, job.known.values)
         known, alphabet = in_units(job.known, scale), job.book.one or job.book.scaled(scale)
         try:
             return fitting.settled(known, alphabet, METRICS[fitting.decide], fitting.options(), watcher.tried), False  # type: ignore[index]
         except TuningInterruptedError as err:
-            talk.warn("interrupted: this is the best of what was tried")
-            return err.plan, True
+            terminal.warn("interrupted: this is the best of what was tried")
+            return err.tuned, True
 
 
 def _rows(choice: Choice) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import NAMED_CELLS, Table, read_table
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Triplets:
         )
         try:
             table = read_table(known, alphabet)
-            table.checked = self._surely_inside(table.codebook)
+            table.checked = self._surely_inside(table.schema)
             table.check_symbols()
         except ValueError as err:
             raise ValueError(f"{self.where}: {err}") from None
@@ -127,7 +127,7 @@ class Triplets:
         if not bad.any():
             return
         entries = np.flatnonzero(bad)
-        first, *others = (f"{self._text(i)} at {self._place(i)}" for i in entries[:NAMED_CELLS].tolist())
+        first, *others = (f"{self._text(i)} at {self._backend(i)}" for i in entries[:NAMED_CELLS].tolist())
         then = f" (then {'; '.join(others)})" if others else ""
         what = "text where numbers are expected" if alphabet is None else f"not in {alphabet!r}"
         labels = "; if the values are labels, give them from lowest to highest, --alphabet low,high"
@@ -141,11 +141,11 @@ class Triplets:
         level = self.levels[self.codes[entry]]
         return repr(level if isinstance(level, str) else f"{level:.15g}")
 
-    def _place(self, entry: int) -> str:
+    def _backend(self, entry: int) -> str:
         row, col = self.row_labels[self.rows[entry]], self.col_labels[self.cols[entry]]
         return f"{self.names[0]} {str(row)!r}, {self.names[1]} {str(col)!r}"
 
-    def _surely_inside(self, book: Codebook) -> bool:
+    def _surely_inside(self, book: ColumnSchema) -> bool:
         """Whether all values are symbols, by the different ones alone: much faster than by all cells."""
         if book.one is None or book.one.labels is not None:
             return book.one is not None

@@ -11,7 +11,7 @@ from snapimpute.app.report._canvas import GAP, MUTED, SURE, SYMBOLS, Figure, axi
 from snapimpute.app.report._matrix import Shown
 from snapimpute.app.report._words import drawn, listed, plural, symbol
 from snapimpute.base.types import Array
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 
 Name = Callable[[int], str]
 
@@ -31,13 +31,13 @@ VIEWS = {
 }
 
 
-def cells(shown: Shown, book: Codebook, row_name: Name, col_name: Name) -> dict[str, Any]:
+def cells(shown: Shown, book: ColumnSchema, row_name: Name, col_name: Name) -> dict[str, Any]:
     """Return the cells from which the page's script draws the three pictures, the text of each value only once.
 
     Parameters
     ----------
     shown : Shown
-    book : Codebook
+    book : ColumnSchema
         Alphabets of all columns.
     row_name, col_name : callable
         Return the name of a row or column, given its position.
@@ -65,7 +65,7 @@ def _said(what: str, place: int, name: str) -> str:
     return name if name == f"{what} {place}" else f"{what}: {name}"
 
 
-def view(name: str, shown: Shown, book: Codebook, row_name: Name, col_name: Name) -> Figure:
+def view(name: str, shown: Shown, book: ColumnSchema, row_name: Name, col_name: Name) -> Figure:
     """Draw the table, "known", "completed" or "confidence"; the page's script fills in the cells.
 
     Parameters
@@ -103,7 +103,7 @@ def view(name: str, shown: Shown, book: Codebook, row_name: Name, col_name: Name
     )
 
 
-def _legend(book: Codebook, shown: Shown, *, sure: bool) -> tuple[Figure, list[list[Any]]]:
+def _legend(book: ColumnSchema, shown: Shown, *, sure: bool) -> tuple[Figure, list[list[Any]]]:
     """Return the legend above the table, and its colours: by symbols if all columns have the same few."""
     kinds = {int(kind) for kind in book.which[shown.cols]}
     alphabet = book.kinds[min(kinds)] if len(kinds) == 1 else None

@@ -14,7 +14,7 @@ from scipy.spatial.distance import pdist
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.decide import decided
 from snapimpute.estimator.imputer import SnapImputer
 
@@ -134,22 +134,22 @@ class Doubts:
     counts: NDArray[np.int64]
 
 
-def alphabets(imputer: SnapImputer) -> Codebook:
+def alphabets(imputer: SnapImputer) -> ColumnSchema:
     """Return the alphabets of the columns; -1 for columns that the fit left alone."""
-    book = Codebook.of(imputer.alphabet_, imputer.right_.shape[0])
+    book = ColumnSchema.of(imputer.alphabet_, imputer.right_.shape[0])
     if imputer.continuous == "passthrough":
-        return Codebook(book.kinds, np.where(book.discrete, book.which, -1))
+        return ColumnSchema(book.kinds, np.where(book.discrete, book.which, -1))
     return book
 
 
-def fill(imputer: SnapImputer, book: Codebook, rows: Index, cols: Index) -> Filled:
+def fill(imputer: SnapImputer, book: ColumnSchema, rows: Index, cols: Index) -> Filled:
     """Decide the symbols of cells, with their probabilities and the runners-up.
 
     Parameters
     ----------
     imputer : SnapImputer
         Fitted.
-    book : Codebook
+    book : ColumnSchema
         See `alphabets`.
     rows, cols : array of int
         Positions of the cells, none in a column that was left alone.
@@ -247,7 +247,7 @@ def _places(chosen: Index, size: int) -> Index:
     return place
 
 
-def positions(values: Array, observations: Observations, book: Codebook, cols: Index) -> Array:
+def positions(values: Array, observations: Observations, book: ColumnSchema, cols: Index) -> Array:
     """Place values in the range of their columns, from 0 to 1: that of the alphabet, or of the observed values."""
     low, high = np.full(cols.size, np.inf), np.full(cols.size, -np.inf)
     free = np.flatnonzero(~book.discrete[cols])

@@ -16,7 +16,7 @@ from snapimpute.app.report._heatmap import Name
 from snapimpute.app.report._matrix import Doubts, Shown, alphabets, least_certain, show
 from snapimpute.app.report._words import NOTHING, namer, number, percent, plural, points, symbol
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.evaluation import Evaluation, Way
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.estimator.tuning import Choice, Verdict
@@ -136,7 +136,7 @@ def _against(evaluation: Evaluation, way: Way) -> Text:
 
 def _left_open(evaluation: Evaluation) -> str:
     """Describe the hidden cells that stay open, which count as wrong."""
-    discrete = evaluation.codebook.discrete[evaluation.hidden.cols]
+    discrete = evaluation.schema.discrete[evaluation.hidden.cols]
     is_open = np.isnan(evaluation.ours.symbols[discrete])
     if not is_open.any():
         return ""
@@ -207,11 +207,11 @@ def _scores(evaluation: Evaluation, figures: dict[str, Figure]) -> Text:
         for way in evaluation.ways
     ]
     symbols = math.isfinite(evaluation.ours.exact)
-    return {"ways": ways, "mixed": evaluation.codebook.one is None, "symbols": symbols}
+    return {"ways": ways, "mixed": evaluation.schema.one is None, "symbols": symbols}
 
 
 def _confusion(evaluation: Evaluation, col_name: Name, figures: dict[str, Figure]) -> Text:
-    book = evaluation.codebook
+    book = evaluation.schema
     counts = np.bincount(book.which[evaluation.hidden.cols] + 1, minlength=len(book.kinds) + 1)[1:]
     found = [
         kind for kind in np.argsort(-counts, kind="stable").tolist() if counts[kind] and book.kinds[kind] is not None
@@ -240,7 +240,7 @@ def _confusion(evaluation: Evaluation, col_name: Name, figures: dict[str, Figure
     return {"kinds": kinds, "cut": f"the {MOST_KINDS} with most cells of {len(found)}" * (len(found) > MOST_KINDS)}
 
 
-def _kind_name(book: Codebook, kind: int, col_name: Name) -> str:
+def _kind_name(book: ColumnSchema, kind: int, col_name: Name) -> str:
     if book.one is not None:
         return "all columns"
     cols = book.groups[kind].cols.tolist()
@@ -258,7 +258,7 @@ def _reliability(evaluation: Evaluation, figures: dict[str, Figure]) -> Text | N
 
 
 # ---------------------------------------------------------------- the table
-def _table(shown: Shown, book: Codebook, row_name: Name, col_name: Name, figures: dict[str, Figure]) -> Text:
+def _table(shown: Shown, book: ColumnSchema, row_name: Name, col_name: Name, figures: dict[str, Figure]) -> Text:
     views = [("table-known", "Known"), ("table-completed", "Completed")]
     if np.isfinite(shown.sure).any():
         views.append(("table-confidence", "Confidence"))
@@ -281,7 +281,7 @@ def _table(shown: Shown, book: Codebook, row_name: Name, col_name: Name, figures
 
 def _doubts(
     doubts: Doubts | None,
-    book: Codebook,
+    book: ColumnSchema,
     row_name: Name,
     col_name: Name,
     figures: dict[str, Figure],

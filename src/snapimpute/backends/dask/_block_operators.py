@@ -17,7 +17,7 @@ from snapimpute.base.types import Array, CellMap
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sample, Sparse
 from snapimpute.linalg import kernels as entries_kernels
-from snapimpute.linalg.backend import Place
+from snapimpute.linalg.backend import Backend
 from snapimpute.linalg.tiled import Draw, Mapped, band_sums
 from snapimpute.penalties import kernels, table
 
@@ -67,10 +67,10 @@ class BlockOperator(MatrixOperator):
     error : float
     """
 
-    def __init__(self, place: Any, tree: Any, shape: tuple[int, int], dtype: DTypeLike, error: float = 0.0) -> None:
-        self._dask: Any = place
+    def __init__(self, backend: Any, tree: Any, shape: tuple[int, int], dtype: DTypeLike, error: float = 0.0) -> None:
+        self._dask: Any = backend
         self.shape, self._dtype, self._error = shape, np.dtype(dtype), error
-        self.built = Blocks(place, place.written(tree, keep=True, brief=True), place.cut.rows, np.empty(0))
+        self.built = Blocks(backend, backend.written(tree, keep=True, brief=True), backend.cut.rows, np.empty(0))
 
     @property
     def tree(self) -> Any:
@@ -83,9 +83,9 @@ class BlockOperator(MatrixOperator):
         return self._dtype
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """The cluster."""
-        return cast(Place, self._dask)
+        return cast(Backend, self._dask)
 
     @property
     def error(self) -> float:
@@ -113,9 +113,9 @@ class BlockOperator(MatrixOperator):
 class BlockMapped(Mapped):
     """f(X) for a low-rank X and a map f of one real variable, by tiles of each block."""
 
-    def __init__(self, place: Any, factors: LowRank, tree: Any, error: float) -> None:
+    def __init__(self, backend: Any, factors: LowRank, tree: Any, error: float) -> None:
         super().__init__(factors, error)
-        self._operator = BlockOperator(place, tree, factors.shape, factors.dtype, error)
+        self._operator = BlockOperator(backend, tree, factors.shape, factors.dtype, error)
 
     @property
     def tree(self) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike
 
-from snapimpute.backends.dask._expressions import Call, Given
+from snapimpute.backends.dask._expressions import Node, Ref
 from snapimpute.linalg.backend import ROWS
 
 
@@ -70,10 +70,10 @@ class Blocks(NDArrayOperatorsMixin):
         Whether rows are those of the table, or observations.
     """
 
-    __slots__ = ("lengths", "meta", "place", "side", "written")
+    __slots__ = ("backend", "lengths", "meta", "side", "written")
 
-    def __init__(self, place: Any, written: Written, lengths: tuple[int, ...], meta: Any, side: int = ROWS) -> None:
-        self.place, self.written, self.lengths, self.meta, self.side = place, written, lengths, meta, side
+    def __init__(self, backend: Any, written: Written, lengths: tuple[int, ...], meta: Any, side: int = ROWS) -> None:
+        self.backend, self.written, self.lengths, self.meta, self.side = backend, written, lengths, meta, side
 
     # ---------------------------------------------------------------- what it is
     @property
@@ -111,18 +111,18 @@ class Blocks(NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Blocks({self.shape}, {self.dtype}, {len(self.lengths)} blocks on {self.place.name})"
+        return f"Blocks({self.shape}, {self.dtype}, {len(self.lengths)} blocks on {self.backend.name})"
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError(f"an array on {self.place.name} is not moved to numpy's memory unasked: use to_host()")
+        raise TypeError(f"an array on {self.backend.name} is not moved to numpy's memory unasked: use to_host()")
 
     def to_host(self) -> Any:
         """A copy in numpy's memory."""
-        return np.concatenate([self.meta, *self.place.each(_same, self)])
+        return np.concatenate([self.meta, *self.backend.each(_same, self)])
 
     def fingerprint(self) -> str:
         """One text for equal values in equal blocks."""
-        return f"{self.shape} {self.lengths} {' '.join(self.place.each(_digest, self))}"
+        return f"{self.shape} {self.lengths} {' '.join(self.backend.each(_digest, self))}"
 
     def mean(self) -> float:
         """As numpy's."""
@@ -130,12 +130,12 @@ class Blocks(NDArrayOperatorsMixin):
 
     def shares(self, alphabet: Any) -> Any:
         """Share of each symbol of an alphabet among the values."""
-        return self.place.total(_symbols, self, alphabet) / max(self.size, 1)
+        return self.backend.total(_symbols, self, alphabet) / max(self.size, 1)
 
     # ---------------------------------------------------------------- trees
     def as_tree(self) -> Any:
         """For a larger tree: by its value where that is kept, else by how it is computed."""
-        return Given(self.written) if self.written.keep or self.written.held is not None else self.written.tree
+        return Ref(self.written) if self.written.keep or self.written.held is not None else self.written.tree
 
     def then(
         self, function: Callable[..., Any], *more: Any, keep: bool = False, brief: bool = False, meta: Any = None
@@ -145,8 +145,8 @@ class Blocks(NDArrayOperatorsMixin):
         if meta is None:
             with np.errstate(all="ignore"):
                 meta = function(self.meta, *(one.meta if isinstance(one, Blocks) else one for one in more))
-        written = self.place.written(Call(function, self.as_tree(), *trees), keep=keep, brief=brief)
-        return Blocks(self.place, written, self.lengths, meta, self.side)
+        written = self.backend.written(Node(function, self.as_tree(), *trees), keep=keep, brief=brief)
+        return Blocks(self.backend, written, self.lengths, meta, self.side)
 
     def become(self, other: Blocks) -> None:
         """Be another array from now on; what was written down with this one before keeps its meaning."""
@@ -186,12 +186,12 @@ class Blocks(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------- reductions
     def sum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
         """Added up in double precision: one number, or along an axis an array of numpy's, of the dtype it gives."""
-        total = self.place.total(_summed, self, axis)
+        total = self.backend.total(_summed, self, axis)
         return float(total) if axis is None else np.asarray(total, self.dtype if dtype is None else dtype)
 
     def all(self) -> bool:
         """As numpy's."""
-        return all(self.place.each(_all, self))
+        return all(self.backend.each(_all, self))
 
     # ---------------------------------------------------------------- numpy's protocol
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
@@ -203,7 +203,7 @@ class Blocks(NDArrayOperatorsMixin):
         with np.errstate(all="ignore"):
             meta = ufunc(*(one.meta if isinstance(one, Blocks) else one for one in inputs))
         trees = [one.as_tree() if isinstance(one, Blocks) else one for one in inputs]
-        result = Blocks(blocks.place, Written(Call(ufunc, *trees)), blocks.lengths, meta, blocks.side)
+        result = Blocks(blocks.backend, Written(Node(ufunc, *trees)), blocks.lengths, meta, blocks.side)
         if out is None:
             return result
         (target,) = out
@@ -214,9 +214,9 @@ class Blocks(NDArrayOperatorsMixin):
 
     def _matmul(self, a: Any, b: Any) -> Any:
         if isinstance(a, Blocks) and isinstance(b, Blocks) and a.ndim == b.ndim == 1:
-            return float(self.place.total(_dot, a, b))
+            return float(self.backend.total(_dot, a, b))
         if isinstance(a, Blocks) and isinstance(b, np.ndarray):
-            return self.place.times(a, b)
+            return self.backend.times(a, b)
         return NotImplemented
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -232,7 +232,7 @@ class Turned:
         self.blocks = blocks
 
     def __matmul__(self, other: Blocks) -> Any:
-        return self.blocks.place.inner(self.blocks, other)
+        return self.blocks.backend.inner(self.blocks, other)
 
 
 # ---------------------------------------------------------------- what is done to a block
@@ -315,34 +315,34 @@ def _side_by_side(arrays: Sequence[Blocks]) -> Blocks:
 
 def _norm(x: Blocks, ord: Any = None, axis: int | None = None) -> Any:
     if axis is not None:
-        return np.sqrt(x.place.total(_squares, x, axis)).astype(x.dtype)
+        return np.sqrt(x.backend.total(_squares, x, axis)).astype(x.dtype)
     if ord is None:
-        return math.sqrt(x.place.total(_squares, x, None))
+        return math.sqrt(x.backend.total(_squares, x, None))
     if ord == 1:
-        return float(np.max(x.place.total(_column_sums, x), initial=0.0))
-    return max(x.place.each(_row_sums, x))
+        return float(np.max(x.backend.total(_column_sums, x), initial=0.0))
+    return max(x.backend.each(_row_sums, x))
 
 
 def _qr(x: Blocks) -> QR:
     """Householder's of each block, and of what is left of all of them together."""
     pairs = x.then(_factored, keep=True, brief=True, meta=np.empty((0, 0), x.dtype))
-    parts = x.place.each(_r, pairs)
+    parts = x.backend.each(_r, pairs)
     Q, R = np.linalg.qr(np.concatenate(parts))
     borders = np.cumsum([len(part) for part in parts])[:-1]
-    pieces = x.place.per_block(np.split(Q, borders))
+    pieces = x.backend.per_block(np.split(Q, borders))
     return QR(pairs.then(_q, pieces, keep=True, meta=np.empty((0, R.shape[0]), x.dtype)), R)
 
 
 def _svd(x: Blocks, full_matrices: bool = True) -> tuple[Blocks, Any, Any]:
     Q, R = _qr(x)
     u, s, vt = np.linalg.svd(R, full_matrices=False)
-    return x.place.times(Q, u), s, vt
+    return x.backend.times(Q, u), s, vt
 
 
 def _flatnonzero(x: Blocks) -> Blocks:
     """Where a block is not 0, counted within the block."""
     found = x.then(_flat, keep=True)
-    found.lengths = tuple(x.place.each(len, found))
+    found.lengths = tuple(x.backend.each(len, found))
     return found
 
 

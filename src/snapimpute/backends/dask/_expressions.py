@@ -15,7 +15,7 @@ import numpy as np
 from snapimpute.base.threads import one_thread
 
 
-class Call:
+class Node:
     """function(arguments), some of which may be trees, or tuples of trees."""
 
     __slots__ = ("arguments", "function")
@@ -24,7 +24,7 @@ class Call:
         self.function, self.arguments = function, arguments
 
 
-class Given:
+class Ref:
     """A value that is, or will be, where the block is; the number is its place among all that a task is given."""
 
     __slots__ = ("source",)
@@ -44,28 +44,28 @@ class PerBlock:
 
 def sources(tree: Any) -> Iterator[Any]:
     """What the tree is given, each as often as it occurs."""
-    if isinstance(tree, Given):
+    if isinstance(tree, Ref):
         yield tree.source
     for one in _parts(tree):
         yield from sources(one)
 
 
 def _parts(tree: Any) -> tuple[Any, ...]:
-    if isinstance(tree, Call):
+    if isinstance(tree, Node):
         return tree.arguments
     return tree if type(tree) is tuple else ()
 
 
 def numbered(tree: Any, numbers: dict[int, int], done: dict[int, Any]) -> Any:
     """The tree as it is sent: with numbers in place of what it is given."""
-    if isinstance(tree, Given):
-        return Given(numbers[id(tree.source)])
+    if isinstance(tree, Ref):
+        return Ref(numbers[id(tree.source)])
     if type(tree) is tuple:
         return tuple(numbered(one, numbers, done) for one in tree)
-    if not isinstance(tree, Call):
+    if not isinstance(tree, Node):
         return tree
     if id(tree) not in done:
-        done[id(tree)] = Call(tree.function, *(numbered(one, numbers, done) for one in tree.arguments))
+        done[id(tree)] = Node(tree.function, *(numbered(one, numbers, done) for one in tree.arguments))
     return done[id(tree)]
 
 
@@ -79,7 +79,7 @@ def evaluated(block: int, *given: Any, tree: Any) -> Any:
 
 def _count(tree: Any, uses: Counter[int]) -> None:
     """How often each call is asked for its value."""
-    if isinstance(tree, Call):
+    if isinstance(tree, Node):
         uses[id(tree)] += 1
         if uses[id(tree)] > 1:
             return
@@ -88,13 +88,13 @@ def _count(tree: Any, uses: Counter[int]) -> None:
 
 
 def _value(tree: Any, block: int, given: tuple[Any, ...], uses: Counter[int], done: dict[int, Any]) -> Any:
-    if isinstance(tree, Given):
+    if isinstance(tree, Ref):
         return given[tree.source]
     if isinstance(tree, PerBlock):
         return tree.values[block]
     if type(tree) is tuple:
         return tuple(_value(one, block, given, uses, done) for one in tree)
-    if not isinstance(tree, Call):
+    if not isinstance(tree, Node):
         return tree
     uses[id(tree)] -= 1
     if id(tree) in done:

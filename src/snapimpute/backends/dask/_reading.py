@@ -64,9 +64,9 @@ def surveyed(client: Client, loads: list[Any]) -> Any:
     return parts[0]
 
 
-def brought(place: Tasks, loads: list[Any], survey: Survey, owner: Any, wanted: Sequence[int]) -> list[Any]:
+def brought(backend: Tasks, loads: list[Any], survey: Survey, owner: Any, wanted: Sequence[int]) -> list[Any]:
     """The wanted blocks, put together of all that was loaded."""
-    client, known, belongs = place.client, place.given(survey.columns), place.given(owner)
+    client, known, belongs = backend.client, backend.given(survey.columns), backend.given(owner)
     split = [client.submit(split_of, one, known, belongs, list(wanted), pure=False) for one in loads]
     pieces = [[client.submit(picked, one, i, pure=False) for one in split] for i in range(len(wanted))]
     return [client.submit(block_of, some, known, pure=False) for some in pieces]
@@ -203,9 +203,9 @@ def owners(counts: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
 
 def split_of(cells: Cells, labels: NDArray[Any], owner: NDArray[np.int64], wanted: list[int]) -> list[Cells]:
     """The entries of each wanted block, with numbers for the labels of columns."""
-    place = np.full(int(owner.max()) + 1, len(wanted))
-    place[wanted] = np.arange(len(wanted))
-    block = place[owner[bucket_of(cells.rows)]]
+    backend = np.full(int(owner.max()) + 1, len(wanted))
+    backend[wanted] = np.arange(len(wanted))
+    block = backend[owner[bucket_of(cells.rows)]]
     order = np.argsort(block, kind="stable")
     ends = np.searchsorted(block[order], np.arange(len(wanted) + 1))
     order, borders = order[: ends[-1]], ends[1:-1]

@@ -25,17 +25,17 @@ def written(
     observations: SpreadObservations, estimate: LowRank, folder: str | Path, work: Any, *more: Any
 ) -> list[Path]:
     """Have the workers write a file for each block; the paths."""
-    place, at = observations.place, Path(folder).absolute()
+    backend, at = observations.backend, Path(folder).absolute()
     if estimate.shape != observations.shape:
         raise ValueError(f"the estimate has shape {estimate.shape}, the observations {observations.shape}")
     if at.exists() and any(at.iterdir()):
         raise FileExistsError(f"{at} is not empty: give a new folder, or empty it")
     at.mkdir(parents=True, exist_ok=True)
-    paths = [at / f"part-{block:05}.parquet" for block in range(place.count)]
-    left, labels = cast(Blocks, estimate.U * estimate.s), place.shared(np.asarray(observations.col_labels))
-    place.guarded(
-        lambda: place.each(
-            work, observations.pairs, left, place.shared(estimate.V), labels, PerBlock(tuple(paths)), *more
+    paths = [at / f"part-{block:05}.parquet" for block in range(backend.count)]
+    left, labels = cast(Blocks, estimate.U * estimate.s), backend.shared(np.asarray(observations.col_labels))
+    backend.guarded(
+        lambda: backend.each(
+            work, observations.pairs, left, backend.shared(estimate.V), labels, PerBlock(tuple(paths)), *more
         )
     )
     for left_over in at.glob(".part-*"):  # by workers that died while they wrote

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from snapimpute.backends.dask._blocks import Blocks, Written
-from snapimpute.backends.dask._expressions import Call, Given
-from snapimpute.backends.dask.place import Cut, DaskPlace
+from snapimpute.backends.dask._expressions import Node, Ref
+from snapimpute.backends.dask.backend import Cut, DaskBackend
 from snapimpute.data.observations import Observations
 from snapimpute.linalg.backend import OBSERVED
 
@@ -34,22 +34,22 @@ Pair = tuple[Observations, NDArray[Any]]
 class SpreadObservations(Observations):
     """Observations of which each worker of a cluster has its blocks; labels of rows are there, too."""
 
-    place: Any = None
+    backend: Any = None
     root: Any = None
 
     @classmethod
-    def made(cls, place: DaskPlace, root: Written, labels: NDArray[Any]) -> SpreadObservations:
+    def made(cls, backend: DaskBackend, root: Written, labels: NDArray[Any]) -> SpreadObservations:
         """Of blocks that are pairs of observations and labels of rows."""
-        there = Call(_observations, Given(root))
-        place.spread = True
+        there = Node(_observations, Ref(root))
+        backend.spread = True
 
         def field(name: str, kind: DTypeLike) -> Any:
-            tree = Call(getattr, there, name)
-            return Blocks(place, Written(tree), place.cut.observed, np.empty(0, kind), OBSERVED)
+            tree = Node(getattr, there, name)
+            return Blocks(backend, Written(tree), backend.cut.observed, np.empty(0, kind), OBSERVED)
 
-        shape = (place.cut.borders[-1], labels.size)
+        shape = (backend.cut.borders[-1], labels.size)
         parts = field("rows", np.int32), field("cols", np.int32), field("values", np.float64)
-        return cls(*parts, shape, None, labels, place, root)
+        return cls(*parts, shape, None, labels, backend, root)
 
     def split(
         self, share: float = 0.2, *, per: Literal["entries", "row"] = "entries", random_state: int = 0
@@ -64,46 +64,46 @@ class SpreadObservations(Observations):
         if per != "entries":
             raise ValueError(f'observations on a cluster are split per="entries" only, got {per!r}')
         share = min(share, MOST_HELD / len(self))
-        parts = self.place.each(_held, self.pairs, share, random_state)
-        starts = self.place.cut.borders
+        parts = self.backend.each(_held, self.pairs, share, random_state)
+        starts = self.backend.cut.borders
         rows, cols, values = (np.concatenate(one) for one in zip(*parts, strict=True))
         rows = rows + np.repeat(starts[:-1], [len(part[0]) for part in parts])
         if not 0 < rows.size < len(self):
             raise ValueError(f"a share of {share:g} of {len(self)} entries leaves one side empty: change the share")
-        left = [size - len(part[0]) for size, part in zip(self.place.cut.observed, parts, strict=True)]
+        left = [size - len(part[0]) for size, part in zip(self.backend.cut.observed, parts, strict=True)]
         return self._kept(share, random_state, left), Observations.from_coo(rows, cols, values, self.shape)
 
     @property
     def pairs(self) -> Blocks:
         """The blocks themselves."""
-        return Blocks(self.place, self.root, self.place.cut.rows, np.empty(0))
+        return Blocks(self.backend, self.root, self.backend.cut.rows, np.empty(0))
 
     def _kept(self, share: float, seed: int, left: list[int]) -> SpreadObservations:
-        parent, root = self.place, self.root
-        place = DaskPlace(parent.client)
-        place.cut = Cut(self.place.cut.borders, left)
+        parent, root = self.backend, self.root
+        backend = DaskBackend(parent.client)
+        backend.cut = Cut(self.backend.cut.borders, left)
 
         def load(wanted: Sequence[int]) -> list[Any]:
             pairs = parent.restored(root, wanted)
-            return [place.client.submit(_kept, pair, share, seed, pure=False) for pair in pairs]
+            return [backend.client.submit(_kept, pair, share, seed, pure=False) for pair in pairs]
 
         labels = cast("NDArray[Any]", self.col_labels)
-        return SpreadObservations.made(place, place.root(load), labels)
+        return SpreadObservations.made(backend, backend.root(load), labels)
 
     def column_counts(self) -> NDArray[np.float64]:
         """Entries of each column."""
-        found: NDArray[np.float64] = self.place.total(_column_counts, self.pairs, self.shape[1])
+        found: NDArray[np.float64] = self.backend.total(_column_counts, self.pairs, self.shape[1])
         return found
 
     def column_sums(self, base: float, b: Any) -> NDArray[np.float64]:
         """Σ_i o_ij − base − b_i over the entries of each column, of an m×1 array b."""
-        found: NDArray[np.float64] = self.place.total(_column_sums, self.pairs, b, base, self.shape[1])
+        found: NDArray[np.float64] = self.backend.total(_column_sums, self.pairs, b, base, self.shape[1])
         return found
 
     def row_means(self, base: float, c: NDArray[np.float64], damping: float) -> Any:
         """The damped mean of o_ij − base − c_j of each row, an m×1 array on the workers."""
-        tree = self.place.tree(_row_means, self.pairs, self.place.shared(c), base, damping)
-        return Blocks(self.place, self.place.written(tree, keep=True), self.place.cut.rows, np.empty((0, 1)))
+        tree = self.backend.tree(_row_means, self.pairs, self.backend.shared(c), base, damping)
+        return Blocks(self.backend, self.backend.written(tree, keep=True), self.backend.cut.rows, np.empty((0, 1)))
 
     def fingerprint(self) -> str:
         """One text for equal cells in equal blocks."""
@@ -134,8 +134,8 @@ def hashed(labels: NDArray[Any], seed: int) -> NDArray[np.uint64]:
 def mixed(words: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """A hash of each row of words, to which words of zeros at the end add nothing."""
     total = np.zeros(len(words), np.uint64)
-    for place, word in enumerate(words.T, 1):
-        total += _stirred(word) * np.uint64(2 * place + 1)
+    for backend, word in enumerate(words.T, 1):
+        total += _stirred(word) * np.uint64(2 * backend + 1)
     return _stirred(total + np.uint64(seed * 0xD1B54A32D192ED03 % 2**64))
 
 

@@ -23,7 +23,7 @@ from distributed.comm import CommClosedError
 
 from snapimpute.backends.dask._block_operators import added, entries
 from snapimpute.backends.dask._blocks import NUMBERS, Blocks, Written
-from snapimpute.backends.dask._expressions import Call, Given, evaluated, numbered, sources
+from snapimpute.backends.dask._expressions import Node, Ref, evaluated, numbered, sources
 from snapimpute.base.types import Array
 
 BRANCHES = 8
@@ -138,7 +138,7 @@ class Tasks:
         if not again:
             once = Shared(packed)
             self._shared.add(once)
-            return Given(once)
+            return Ref(once)
         shape = f"{packed.shape}{packed.dtype}".encode()
         key = hashlib.blake2b(packed.data, digest_size=16, key=shape[:64]).digest()
         if key not in self._sent:
@@ -147,7 +147,7 @@ class Tasks:
         self._sent.move_to_end(key)
         while len(self._sent) > REMEMBERED:
             self._sent.popitem(last=False)
-        return Given(self._sent[key])
+        return Ref(self._sent[key])
 
     # ---------------------------------------------------------------- tasks
     def _computed(self, tree: Any, only: Sequence[int] | None = None) -> list[Any]:
@@ -183,7 +183,7 @@ class Tasks:
 
     def tree(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """function(arguments) as a tree."""
-        return Call(function, *(one.as_tree() if isinstance(one, Blocks) else one for one in arguments))
+        return Node(function, *(one.as_tree() if isinstance(one, Blocks) else one for one in arguments))
 
     def each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """function(arguments) of each block, here."""
@@ -328,7 +328,7 @@ class Tasks:
 
     def _again(self, one: Written) -> bool:
         """Whether it is computed, or read, again where it is lost: observations, and what is known at them."""
-        return one in self._roots or (isinstance(one.tree, Call) and one.tree.function is entries)
+        return one in self._roots or (isinstance(one.tree, Node) and one.tree.function is entries)
 
     def _placed(self, futures: list[Any], workers: list[str]) -> list[Any]:
         """The values on the given workers, as something given: nobody has to know how it was computed.
@@ -356,8 +356,8 @@ class Tasks:
             self.client.wait_for_workers(1, timeout=PATIENCE)
         except (OSError, RuntimeError) as err:
             raise ConnectionError(NOBODY.format(self.client.scheduler.address, PATIENCE)) from err
-        for place in self.family:
-            place._replace()
+        for backend in self.family:
+            backend._replace()
 
     def _replace(self) -> None:
         for array in self._shared:

@@ -17,7 +17,7 @@ from distributed import Client
 from snapimpute.backends.dask import _reading as reading
 from snapimpute.backends.dask import _scoring as scoring
 from snapimpute.backends.dask._spread import SpreadObservations
-from snapimpute.backends.dask.place import Cut, DaskPlace, check_versions, dask_place
+from snapimpute.backends.dask.backend import Cut, DaskBackend, check_versions, dask_backend
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.linalg import LowRank
 
@@ -32,7 +32,7 @@ class Cluster:
     def of(cls, client: Client | None) -> Cluster:
         """The workers of a client, or of the one that was made last."""
         if client is None:
-            return cls(dask_place().client)
+            return cls(dask_backend().client)
         check_versions(client)
         return cls(client)
 
@@ -89,21 +89,21 @@ class Cluster:
         """Bring together what ``begin`` reads; only how to read is remembered, should a block be lost."""
         if blocks is not None and blocks < 1:
             raise ValueError(f"blocks must be at least 1, got {blocks}")
-        place = DaskPlace(self.client)  # of its own: another table has other blocks
-        survey, owner, held, sizes = place.surely(lambda: self._read(place, begin(), blocks or place.blocks()))
-        place.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
-        root = place.root(lambda wanted: reading.brought(place, begin(), survey, owner, wanted), held)
-        return SpreadObservations.made(place, root, survey.columns)
+        backend = DaskBackend(self.client)  # of its own: another table has other blocks
+        survey, owner, held, sizes = backend.surely(lambda: self._read(backend, begin(), blocks or backend.blocks()))
+        backend.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
+        root = backend.root(lambda wanted: reading.brought(backend, begin(), survey, owner, wanted), held)
+        return SpreadObservations.made(backend, root, survey.columns)
 
-    def _read(self, place: DaskPlace, loads: list[Any], blocks: int) -> tuple[Any, Any, list[Any], list[Any]]:
+    def _read(self, backend: DaskBackend, loads: list[Any], blocks: int) -> tuple[Any, Any, list[Any], list[Any]]:
         """What was found, which block each bucket belongs to, the blocks, and their sizes."""
-        survey = place.here([reading.surveyed(self.client, loads)])[0]
+        survey = backend.here([reading.surveyed(self.client, loads)])[0]
         if not survey.counts.sum():
             raise ValueError("no observed entry: a matrix without any known value cannot be completed")
         owner = reading.owners(survey.counts, blocks)
-        held = reading.brought(place, loads, survey, owner, range(int(owner.max()) + 1))
+        held = reading.brought(backend, loads, survey, owner, range(int(owner.max()) + 1))
         loads.clear()  # the workers may forget what they read as soon as it is split
-        return survey, owner, held, place.here(self.client.map(reading.sizes, held, pure=False))
+        return survey, owner, held, backend.here(self.client.map(reading.sizes, held, pure=False))
 
     def write_top(
         self, observations: SpreadObservations, estimate: LowRank, folder: str | Path, *, k: int = 10

@@ -54,12 +54,12 @@ class TorchArray(NDArrayOperatorsMixin):
     place : TorchPlace
     """
 
-    __slots__ = ("place", "tensor")
+    __slots__ = ("backend", "tensor")
     side = ROWS
     """All are alike here."""
 
-    def __init__(self, tensor: torch.Tensor, place: Any) -> None:
-        self.tensor, self.place = tensor, place
+    def __init__(self, tensor: torch.Tensor, backend: Any) -> None:
+        self.tensor, self.backend = tensor, backend
 
     # ---------------------------------------------------------------- what it is
     @property
@@ -96,20 +96,20 @@ class TorchArray(NDArrayOperatorsMixin):
         return len(self.tensor)
 
     def __repr__(self) -> str:
-        return f"TorchArray({self.shape}, {self.dtype}, {self.place.name})"
+        return f"TorchArray({self.shape}, {self.dtype}, {self.backend.name})"
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError(f"an array on {self.place.name} is not moved to numpy's memory unasked: use to_host()")
+        raise TypeError(f"an array on {self.backend.name} is not moved to numpy's memory unasked: use to_host()")
 
     def __reduce__(self) -> Any:
-        name = self.place.name
+        name = self.backend.name
         raise TypeError(f"an array on {name} is not pickled: use to_host() first, or moved(None) of a matrix")
 
     def __deepcopy__(self, memo: Any) -> TorchArray:
         return self.copy()
 
     def _new(self, tensor: torch.Tensor) -> TorchArray:
-        return TorchArray(tensor, self.place)
+        return TorchArray(tensor, self.backend)
 
     def to_host(self) -> Any:
         """A copy in numpy's memory."""
@@ -121,7 +121,7 @@ class TorchArray(NDArrayOperatorsMixin):
             return tuple(self._index(one) for one in key)
         if isinstance(key, TorchArray):
             return key.tensor
-        return self.place.put(key).tensor if isinstance(key, np.ndarray) else key
+        return self.backend.put(key).tensor if isinstance(key, np.ndarray) else key
 
     def __getitem__(self, key: Any) -> TorchArray:
         # Always in one piece, as what is saved and loaded again would be: then all bits are the same.
@@ -162,7 +162,7 @@ class TorchArray(NDArrayOperatorsMixin):
         if isinstance(value, TorchArray):
             return value.tensor
         if isinstance(value, np.ndarray) and value.ndim:
-            return self.place.put(value).tensor
+            return self.backend.put(value).tensor
         return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:

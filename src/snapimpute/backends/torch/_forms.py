@@ -233,8 +233,8 @@ def _bends(places: Any, values: Any) -> Any:
 def _without(cell_map: CellMap, places: Any, breaks: Any) -> Any:
     """The map less its breaks."""
     values = _mapped(cell_map, places)
-    for place, step, bend in breaks:
-        values -= np.where(places < place, 0.0, step + bend * (places - place))
+    for backend, step, bend in breaks:
+        values -= np.where(places < backend, 0.0, step + bend * (places - backend))
     return values
 
 

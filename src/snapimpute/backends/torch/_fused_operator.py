@@ -17,7 +17,7 @@ from snapimpute.backends.torch._arrays import DTYPES
 from snapimpute.backends.torch._forms import Form
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank
-from snapimpute.linalg.backend import Need
+from snapimpute.linalg.backend import Accuracy
 from snapimpute.linalg.tiled import Mapped
 
 PROBED = 2048
@@ -26,13 +26,13 @@ PROBED = 2048
 CHEAP, EXACT = "fp16", "float32"
 
 
-def chosen(place: Any, factors: LowRank, form: Form, need: Need, error: float) -> FusedMapped:
+def chosen(backend: Any, factors: LowRank, form: Form, accuracy: Accuracy, error: float) -> FusedMapped:
     """The operator in the cheap precision if its error is allowed, else in float32, whose error is given."""
-    exact = FusedMapped(place, factors, form, EXACT, error)
-    if place.mixed and need.error > error and need.left is not None and need.right is not None:
-        cheap = FusedMapped(place, factors, form, CHEAP, error)
-        cheap.measure(exact, need.left, need.right)
-        if cheap.error <= need.error:
+    exact = FusedMapped(backend, factors, form, EXACT, error)
+    if backend.mixed and accuracy.error > error and accuracy.left is not None and accuracy.right is not None:
+        cheap = FusedMapped(backend, factors, form, CHEAP, error)
+        cheap.measure(exact, accuracy.left, accuracy.right)
+        if cheap.error <= accuracy.error:
             return cheap
     return exact
 
@@ -58,10 +58,10 @@ class FusedMapped(Mapped):
         What the precision costs.
     """
 
-    def __init__(self, place: Any, factors: LowRank, form: Form, precision: str, error: float) -> None:
+    def __init__(self, backend: Any, factors: LowRank, form: Form, precision: str, error: float) -> None:
         super().__init__(factors, error)
-        self._torch, self.form, self.precision = place, form, precision
-        left, right = place.tensor(factors.U * factors.s), place.tensor(factors.V)
+        self._torch, self.form, self.precision = backend, form, precision
+        left, right = backend.tensor(factors.U * factors.s), backend.tensor(factors.V)
         self.sides = fused.sides(left.to(torch.float32), right.to(torch.float32), precision, form.unit)
 
     def matmat(self, B: Array) -> Array:

@@ -21,21 +21,21 @@ class Tiles:
     """The mapped tiles of a low-rank matrix, band of rows by band of rows, all of them or a sample."""
 
     def __init__(
-        self, place: Any, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None
+        self, backend: Any, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None
     ) -> None:
         m, n = factors.shape
-        height, self.width = TILE[place.device.type]
+        height, self.width = TILE[backend.device.type]
         kind = DTYPES[np.dtype(dtype)]
-        self.place, self.cell_map, self.columns, self.band_weight = place, cell_map, n, 1.0
-        self.left = place.tensor(factors.U * factors.s).to(kind)
-        right = place.tensor(factors.V).to(kind)
+        self.backend, self.cell_map, self.columns, self.band_weight = backend, cell_map, n, 1.0
+        self.left = backend.tensor(factors.U * factors.s).to(kind)
+        right = backend.tensor(factors.V).to(kind)
         self.order: Tensor | None = None
         if sample is None:
             self.rows = [slice(start, min(start + height, m)) for start in range(0, m, height)]
             self.windows = [(0, n)] * len(self.rows)
         else:
             order, self.rows, self.windows, self.band_weight = sample.draw((m, n))
-            self.order = place.put(order).tensor
+            self.order = backend.put(order).tensor
             right = right[self.order]
         self.right = right
 
@@ -49,7 +49,7 @@ class Tiles:
         for start in range(first, last, self.width):
             cols = slice(start, min(start + self.width, last))
             tile = left @ self.right[cols].T
-            self.cell_map(self.place.array(tile))
+            self.cell_map(self.backend.array(tile))
             if self.order is not None:
                 tile *= self.band_weight * self.columns / (last - first)
             yield tile, rows, cols
@@ -60,7 +60,7 @@ class TorchMapped(Mapped):
 
     def __init__(
         self,
-        place: Any,
+        backend: Any,
         factors: LowRank,
         cell_map: CellMap,
         dtype: np.dtype[Any],
@@ -68,8 +68,8 @@ class TorchMapped(Mapped):
         error: float,
     ) -> None:
         super().__init__(factors, error)
-        self._torch = place
-        self._arguments = place, factors, cell_map, dtype, sample
+        self._torch = backend
+        self._arguments = backend, factors, cell_map, dtype, sample
 
     def matmat(self, B: Array) -> Array:
         """f(X)·B."""
@@ -84,14 +84,14 @@ class TorchMapped(Mapped):
         return self._products(B, C)
 
     def _products(self, B: Array | None, C: Array | None) -> tuple[Array, Array]:
-        tiles, place, (m, n) = Tiles(*self._arguments), self._torch, self.shape
+        tiles, backend, (m, n) = Tiles(*self._arguments), self._torch, self.shape
         kind = tiles.left.dtype
-        block = None if B is None else place.tensor(B).to(kind)
-        other = None if C is None else place.tensor(C).to(kind)
+        block = None if B is None else backend.tensor(B).to(kind)
+        other = None if C is None else backend.tensor(C).to(kind)
         if block is not None and tiles.order is not None:
             block = block[tiles.order]
-        forward = None if block is None else torch.zeros((m, block.shape[1]), dtype=kind, device=place.device)
-        backward = None if other is None else torch.zeros((n, other.shape[1]), dtype=kind, device=place.device)
+        forward = None if block is None else torch.zeros((m, block.shape[1]), dtype=kind, device=backend.device)
+        backward = None if other is None else torch.zeros((n, other.shape[1]), dtype=kind, device=backend.device)
         for parts, _ in tiles.bands():
             for tile, rows, cols in parts:
                 if forward is not None and block is not None:

@@ -13,7 +13,7 @@ from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, Sparse, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.base import Context, Solver, SolverInfo, State
 from snapimpute.solvers.parameters import check_positive
 
 
@@ -80,7 +80,7 @@ class SVT(Solver[DualState]):
     if_it_diverges: ClassVar[str] = (
         "The default delta is for entries drawn uniformly; any delta below 2 converges, slowly."
     )
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="SVT",
         minimises="τ‖X‖_* + ½‖X‖² s.t. P_Ω(X) = P_Ω(O)",
         spectral=("nuclear",),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from snapimpute.base.files import stored
 from snapimpute.linalg import LowRank
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.base import Context, Solver, SolverInfo, State
 from snapimpute.solvers.classical.dual import constrained_terms, relative_residual
 
 
@@ -32,7 +32,7 @@ class SDP(Solver[State]):
     name: ClassVar[str] = "sdp"
     objective_name: ClassVar[ObjectiveName] = "C"
     uses_lam: ClassVar[bool] = False
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="SDP",
         minimises="‖X‖_* s.t. P_Ω(X) = P_Ω(O)",
         spectral=("nuclear",),

@@ -13,7 +13,7 @@ from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, Sparse, Sum, partial_svd
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.base import Context, Solver, SolverInfo, State
 from snapimpute.solvers.parameters import check_positive
 
 
@@ -66,7 +66,7 @@ class LowRankSparse(Solver[SplitState]):
     name: ClassVar[str] = "low-rank-sparse"
     objective_name: ClassVar[ObjectiveName] = "C"
     measures: ClassVar[str] = "relative change or residual"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Low rank + sparse",
         minimises="λ‖A‖_* + τ‖B‖₁ s.t. ‖P_Ω(O − A − B)‖ ≤ δ",
         spectral=("nuclear",),

@@ -12,7 +12,7 @@ from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank
 from snapimpute.problem import ObjectiveName, Problem
-from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.base import Context, Solver, SolverInfo, State
 from snapimpute.solvers.parameters import check_count
 
 DEFAULT_RANK = 50
@@ -49,7 +49,7 @@ class ALS(Solver[ALSState]):
     rank: int | None = None
     name: ClassVar[str] = "als"
     objective_name: ClassVar[ObjectiveName] = "E"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="softImpute-ALS",
         minimises="(E) in factored form, falling",
         spectral=("nuclear",),

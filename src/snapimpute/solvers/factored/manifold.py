@@ -12,7 +12,7 @@ from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, Sparse
 from snapimpute.problem import Problem
-from snapimpute.solvers.base import Card, Context, State
+from snapimpute.solvers.base import Context, SolverInfo, State
 from snapimpute.solvers.factored._fixed_rank import FixedRank, begun, reached
 
 Pair = tuple[Array, Array]
@@ -37,7 +37,7 @@ class AltMin(FixedRank[State]):
 
     rank: int | None = None
     name: ClassVar[str] = "altmin"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Alternating minimisation",
         minimises="½‖P_Ω(X − O)‖² at rank r, falling",
         spectral=("rank",),
@@ -103,7 +103,7 @@ class OptSpace(FixedRank[DescentState]):
     rank: int | None = None
     trim: float = 2.0
     name: ClassVar[str] = "optspace"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="OptSpace",
         minimises="½‖P_Ω(X − O)‖² at rank r, falling",
         spectral=("rank",),
@@ -248,7 +248,7 @@ class SunLuo(FixedRank[BarrierState]):
     rank: int | None = None
     rho: float | None = None
     name: ClassVar[str] = "sun-luo"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Factored gradient with barriers",
         minimises="½‖P_Ω(X − O)‖² + barriers at rank r, falling",
         spectral=("rank",),

@@ -19,7 +19,7 @@ from snapimpute.linalg import LowRank, partial_svd
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
 from snapimpute.problem import Problem
 from snapimpute.problem.losses import Squares
-from snapimpute.solvers.base import Card, Context
+from snapimpute.solvers.base import Context, SolverInfo
 from snapimpute.solvers.parameters import check_open
 from snapimpute.solvers.proximal.gradient import (
     STEP_COST,
@@ -120,7 +120,7 @@ class FPC(Continued):
     stage_tol: float = 1e-3
     accuracy: float = 1e-2
     name: ClassVar[str] = "fpc"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="FPC",
         minimises="(E)",
         spectral=("nuclear",),
@@ -163,10 +163,10 @@ class FPCA(FPC):
 
     accuracy: float = 0.1
     name: ClassVar[str] = "fpca"
-    card: ClassVar[Card] = replace(FPC.card, title="FPCA", cost=STEP_COST.replace("3", "10 and more"))
+    info: ClassVar[SolverInfo] = replace(FPC.info, title="FPCA", cost=STEP_COST.replace("3", "10 and more"))
 
     def move(self, problem: Problem, y: Point, state: MomentumState, context: Context, **how: object) -> Move:  # type: ignore[override]
-        """Make the move of `Proximal` from a random block."""
+        """Make the move of `ProximalSolver` from a random block."""
         return super().move(problem, y, replace(state, subspace=None), context, **how)  # type: ignore[arg-type]
 
 
@@ -195,7 +195,7 @@ class AISImpute(Continued):
     accuracy: float = 0.1
     max_passes: ClassVar[int] = 21
     name: ClassVar[str] = "ais-impute"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="AIS-Impute",
         minimises="(E)",
         spectral=("nuclear",),
@@ -248,7 +248,7 @@ class APGL(Continued):
     shrink: float = 0.8
     accuracy: float = 1e-2
     name: ClassVar[str] = "apgl"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="APGL (NNLS)",
         minimises="(E)",
         spectral=("nuclear",),

@@ -24,10 +24,10 @@ import numpy as np
 from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, partial_svd
-from snapimpute.linalg.backend import Need
+from snapimpute.linalg.backend import Accuracy
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
 from snapimpute.problem import ObjectiveName, Problem
-from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context, Solver, State
+from snapimpute.solvers.base import ANY_SPECTRAL, Context, Solver, SolverInfo, State
 
 STEP_COST = "3 passes: |Ω|k + (m+n)k², discrete: mn(r+k)"
 """Cost of a step with a good warm start; r is the rank, k = r + 10 and two random directions."""
@@ -130,7 +130,7 @@ class ProximalState(State):
 P = TypeVar("P", bound=ProximalState)
 
 
-class Proximal(Solver[P], Generic[P]):
+class ProximalSolver(Solver[P], Generic[P]):
     """Base of all proximal gradient solvers: the step and its accuracy."""
 
     objective_name: ClassVar[ObjectiveName] = "E"
@@ -168,8 +168,8 @@ class Proximal(Solver[P], Generic[P]):
         tol = max(finer * self.accuracy * scale, (1e-12 if problem.dtype == np.float64 else 1e-6) * size)
         right = state.x.V if state.subspace is None and state.x.rank else state.subspace
         share = step / gamma  # weight of the prox in the step: its noise and its error count as much
-        need = Need(ROUNDING * tol / share, above / share, state.x.U, right)
-        operator = problem.gradient_step(*y, step, gamma=gamma, need=need)
+        accuracy = Accuracy(ROUNDING * tol / share, above / share, state.x.U, right)
+        operator = problem.gradient_step(*y, step, gamma=gamma, accuracy=accuracy)
         svd = partial_svd(
             operator,
             state.x.rank,
@@ -222,7 +222,7 @@ class MomentumState(ProximalState):
         return "while λ was still coming down" if self.continuing else ""
 
 
-class ProximalGradient(Proximal[MomentumState]):
+class ProximalGradient(ProximalSolver[MomentumState]):
     """Extrapolate, impute, threshold: Eqs. (8), (10) and (13)."""
 
     step_size: float = 1.0
@@ -292,7 +292,7 @@ class SoftImpute(ProximalGradient):
 
     accuracy: float = 1e-2
     name: ClassVar[str] = "soft-impute"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Soft-Impute",
         minimises="(E), falling in every step",
         spectral=ANY_SPECTRAL,
@@ -327,7 +327,7 @@ class APG(ProximalGradient):
     beta: Literal["paper", "fista"] = "paper"
     accuracy: float = 1e-2
     name: ClassVar[str] = "apg"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Accelerated proximal gradient",
         minimises="(E); without convexity nothing is promised",
         spectral=ANY_SPECTRAL,

@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 from snapimpute.base.files import fields_of, stored
 from snapimpute.linalg import LowRank
 from snapimpute.problem import Problem, Terms
-from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
+from snapimpute.solvers.base import ANY_SPECTRAL, Context, SolverInfo
 from snapimpute.solvers.parameters import check_count, check_open, check_positive
 from snapimpute.solvers.proximal.continuation import Continued
 from snapimpute.solvers.proximal.gradient import (
@@ -24,7 +24,7 @@ from snapimpute.solvers.proximal.gradient import (
     MomentumState,
     Move,
     Point,
-    Proximal,
+    ProximalSolver,
     ProximalState,
     arrived,
     moved,
@@ -46,7 +46,7 @@ class SafeguardedState(ProximalState):
 Q = TypeVar("Q", bound=SafeguardedState)
 
 
-class Safeguarded(Proximal[Q], Generic[Q]):
+class Safeguarded(ProximalSolver[Q], Generic[Q]):
     """Base of safeguarded solvers: steps below the Lipschitz limit, and the way back if one fails."""
 
     step_size: float
@@ -112,7 +112,7 @@ class NMAPG(Safeguarded[MonitorState]):
     delta: float = 1e-4
     accuracy: float = 1e-2
     name: ClassVar[str] = "nmapg"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="nmAPG",
         minimises="(E), below a falling average",
         spectral=ANY_SPECTRAL,
@@ -194,7 +194,7 @@ class NIAPG(Safeguarded[RecentState]):
     accuracy: float = 0.1
     max_passes: ClassVar[int] = 5
     name: ClassVar[str] = "niapg"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="niAPG",
         minimises="(E), below the recent maximum",
         spectral=ANY_SPECTRAL,
@@ -260,7 +260,7 @@ class FaNCL(Continued):
     accuracy: float = 0.1
     max_passes: ClassVar[int] = 7
     name: ClassVar[str] = "fancl"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="FaNCL",
         minimises="(E), falling in every step at its λ",
         spectral=ANY_SPECTRAL,

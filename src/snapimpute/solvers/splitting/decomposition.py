@@ -9,9 +9,18 @@ from typing import ClassVar
 from snapimpute.base.files import fields_of, stored
 from snapimpute.linalg import LowRank
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
+from snapimpute.solvers.base import ANY_SPECTRAL, Context, SolverInfo
 from snapimpute.solvers.parameters import check_open, check_positive
-from snapimpute.solvers.proximal.gradient import STEP_COST, Move, Point, Proximal, ProximalState, fista, moved, start
+from snapimpute.solvers.proximal.gradient import (
+    STEP_COST,
+    Move,
+    Point,
+    ProximalSolver,
+    ProximalState,
+    fista,
+    moved,
+    start,
+)
 from snapimpute.solvers.proximal.safeguarded import FINER
 
 
@@ -38,7 +47,7 @@ class DecompositionState(ProximalState):
 
 @stored("solver penalty-decomposition", "gamma", "fall", "stage_tol", "accuracy")
 @dataclass(frozen=True)
-class PenaltyDecomposition(Proximal[DecompositionState]):
+class PenaltyDecomposition(ProximalSolver[DecompositionState]):
     """Penalty decomposition for (P): min f(X) + λg(X) + ξr(U) + ‖X − U‖²/(2γ) over X and U, while γ falls.
 
     For a given γ its minimum over U is (E) with the envelope of step γ, which
@@ -79,7 +88,7 @@ class PenaltyDecomposition(Proximal[DecompositionState]):
     samples: ClassVar[bool] = False
     single: ClassVar[bool] = False
     measures: ClassVar[str] = "relative change over γ"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Penalty decomposition",
         minimises="(P), by envelopes that fall in every step",
         spectral=ANY_SPECTRAL,

@@ -17,7 +17,7 @@ from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import Dense, LowRank, PartialSVD, partial_svd
 from snapimpute.problem import ObjectiveName, Problem
-from snapimpute.solvers.base import Card, Context, Solver, State
+from snapimpute.solvers.base import Context, Solver, SolverInfo, State
 from snapimpute.solvers.parameters import check_open, check_positive
 
 MAX_CELLS = 1 << 25
@@ -120,7 +120,7 @@ class DavisYin(DenseSolver[DenseState]):
     name: ClassVar[str] = "davis-yin"
     objective_name: ClassVar[ObjectiveName] = "P"
     any_loss: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Davis–Yin splitting",
         minimises="(P)",
         spectral=("nuclear",),
@@ -188,7 +188,7 @@ class ADMM(DenseSolver[ADMMState]):
     accuracy: float = 1e-3
     name: ClassVar[str] = "admm"
     objective_name: ClassVar[ObjectiveName] = "P"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="ADMM",
         minimises="(P)",
         spectral=("nuclear",),

@@ -13,7 +13,7 @@ from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import FractionalL0, widest
 from snapimpute.problem import ObjectiveName, Problem, Terms
-from snapimpute.solvers.base import ANY_SPECTRAL, Card, Context
+from snapimpute.solvers.base import ANY_SPECTRAL, Context, SolverInfo
 from snapimpute.solvers.parameters import check_open
 from snapimpute.solvers.splitting.dense import DenseSolver, DenseState, dense_start
 
@@ -67,7 +67,7 @@ class MM(DenseSolver[MajorisedState]):
     name: ClassVar[str] = "mm"
     objective_name: ClassVar[ObjectiveName] = "E"
     measures: ClassVar[str] = "relative change"
-    card: ClassVar[Card] = Card(
+    info: ClassVar[SolverInfo] = SolverInfo(
         title="Majorise–minimise",
         minimises="(E) with FractionalL0, α falling",
         spectral=ANY_SPECTRAL,

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from snapimpute.base.files import stored
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
-from snapimpute.estimator.recipe import Center, Recipe, Weights, best_damping
+from snapimpute.data.schema import ColumnSchema
+from snapimpute.estimator.spec import Center, ModelSpec, Weights, best_damping
 from snapimpute.estimator.tuning import Choice, Fit, Metric, Progress, Search, lam_grid, xi_grid
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
@@ -30,12 +30,12 @@ UNTUNED_LAM = 8
 """Place in the grid of the λ that is taken then, about a fiftieth of the largest that matters."""
 
 
-@stored("tuned specification", "recipe", "lam", "xi", "choice")
+@stored("tuned specification", "spec", "lam", "xi", "choice")
 @dataclass(frozen=True)
-class Plan:
-    """A recipe with its strengths, and what was tried to find them (None if nothing had to be)."""
+class TunedSpec:
+    """A model specification with its strengths, and what was tried to find them (None if nothing had to be)."""
 
-    recipe: Recipe
+    spec: ModelSpec
     lam: float
     xi: float
     choice: Choice | None = None
@@ -55,14 +55,14 @@ class Plan:
         Where the discrete penalty is not convex the answer depends on the start:
         λ then comes down the path on which it was chosen.
         """
-        problem = self.recipe.problem(observations, self.lam, self.xi)
+        problem = self.spec.problem(observations, self.lam, self.xi)
         x = x0
         if x is None and self.choice is not None and not problem.convex:
             tried = {xi: {c.lam for c in self.choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
             above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
             begin = max(tried[self.xi], default=math.inf)
             first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
-            fit = Fit(observations, self.recipe, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
+            fit = Fit(observations, self.spec, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
             # A path that began below the largest λ began at the plain fit there.
             for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
                 for result in fit.down(lams, xi, x):
@@ -70,9 +70,9 @@ class Plan:
         return run(problem, solver, options, x0=x, callback=callback, checkpoint=checkpoint)
 
 
-def settle(
+def tune(
     observations: Observations,
-    alphabet: Alphabet | Codebook,
+    alphabet: Alphabet | ColumnSchema,
     *,
     spectral: str | SpectralPenalty = "nuclear",
     discrete: str | DiscretePenalty | None = "l1",
@@ -85,13 +85,13 @@ def settle(
     cv: int | None = None,
     options: FitOptions = TUNING,
     progress: Progress | None = None,
-) -> Plan:
+) -> TunedSpec:
     """Choose whatever is "auto" on held-out observed cells; see `SnapImputer` for the rules.
 
     Parameters
     ----------
     observations : Observations
-    alphabet : Alphabet or Codebook
+    alphabet : Alphabet or ColumnSchema
     spectral, discrete, weights, lam, xi, center, solver
         As in `SnapImputer`.
     metric, cv
@@ -104,13 +104,13 @@ def settle(
     Examples
     --------
     >>> observations = Observations.from_dense([[1, 2, 1], [1, None, 1]])
-    >>> plan = settle(observations, Alphabet.of("1,2"), lam=1.0)
-    >>> plan.recipe.center, plan.lam, plan.xi  # too few cells to hold some out
+    >>> tuned = tune(observations, Alphabet.of("1,2"), lam=1.0)
+    >>> tuned.spec.center, tuned.lam, tuned.xi  # too few cells to hold some out
     ('mean', 1.0, 0.0)
     """
     flat: Center = "mean" if isinstance(alphabet, Alphabet) else "columns"
     centers: tuple[Center, ...] = (flat, "biases") if center == "auto" else (center,)
-    recipes = [Recipe(alphabet, spectral, discrete, one, weights) for one in centers]
+    recipes = [ModelSpec(alphabet, spectral, discrete, one, weights) for one in centers]
     few = len(observations) < MIN_OBSERVED or min(observations.shape) == 1
     _check_folds(cv)
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
@@ -121,10 +121,10 @@ def settle(
         dampings = [best_damping(observations, one, random_state=options.random_state) for one in centers]
         recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
     if len(recipes) == 1 and lam != "auto" and xi != "auto":
-        return Plan(recipes[0], lam, xi)
+        return TunedSpec(recipes[0], lam, xi)
     if few:
         untuned = lam_grid(observations, recipes[0])[UNTUNED_LAM] if lam == "auto" else lam
-        return Plan(recipes[0], untuned, 0.0 if xi == "auto" else xi)
+        return TunedSpec(recipes[0], untuned, 0.0 if xi == "auto" else xi)
     coarse = options.coarse()
     searches = [
         Search(observations, one, metric, cv=cv, solver=solver, options=coarse, progress=progress) for one in recipes
@@ -133,28 +133,28 @@ def settle(
 
 
 class TuningInterruptedError(KeyboardInterrupt):
-    """The choice was interrupted (Ctrl-C); ``plan`` has the best that was found until then."""
+    """The choice was interrupted (Ctrl-C); ``tuned`` has the best that was found until then."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, tuned: TunedSpec) -> None:
         super().__init__("interrupted while λ and ξ were chosen")
-        self.plan = plan
+        self.tuned = tuned
 
 
-def _tuned(searches: Sequence[Search], lam: Strength, xi: Strength) -> Plan:
-    """Choose a recipe first, with ξ = 0 while ξ is open, which is much faster; then the strengths that are open."""
+def _tuned(searches: Sequence[Search], lam: Strength, xi: Strength) -> TunedSpec:
+    """Choose a specification first, with ξ = 0 while ξ is open, which is much faster; then the open strengths."""
     try:
         best = min((search.plain(lam, xi) for search in searches), key=lambda search: search.lowest)
-        return _plan(best.others())
+        return _best_of(best.others())
     except KeyboardInterrupt:
         begun = [search for search in searches if search.tried]
         if not begun:
             raise
-        raise TuningInterruptedError(_plan(min(begun, key=lambda search: search.lowest))) from None
+        raise TuningInterruptedError(_best_of(min(begun, key=lambda search: search.lowest))) from None
 
 
-def _plan(search: Search) -> Plan:
+def _best_of(search: Search) -> TunedSpec:
     choice = search.choice()
-    return Plan(search.recipe, choice.lam, choice.xi, choice)
+    return TunedSpec(search.spec, choice.lam, choice.xi, choice)
 
 
 def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tuple[Strength, Strength]:
@@ -164,16 +164,16 @@ def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tupl
     kind = named(solver)
     return (
         1.0 if lam == "auto" and not kind.uses_lam else lam,
-        0.0 if xi == "auto" and not kind.card.discrete else xi,
+        0.0 if xi == "auto" and not kind.info.discrete else xi,
     )
 
 
-def _refuse_early(observations: Observations, recipe: Recipe, solver: Solver[Any] | str, xi: Strength) -> None:
+def _refuse_early(observations: Observations, spec: ModelSpec, solver: Solver[Any] | str, xi: Strength) -> None:
     """Raise now what the solver would object to at the largest ξ, not after an hour at the others."""
-    if isinstance(recipe.alphabet, Codebook) and all(kind is None for kind in recipe.alphabet.kinds):
+    if isinstance(spec.alphabet, ColumnSchema) and all(kind is None for kind in spec.alphabet.kinds):
         return
-    strongest = max(xi_grid(recipe)) if xi == "auto" else xi
-    pick(recipe.problem(observations, 1.0, strongest), solver)
+    strongest = max(xi_grid(spec)) if xi == "auto" else xi
+    pick(spec.problem(observations, 1.0, strongest), solver)
 
 
 def _check_folds(cv: object) -> None:

@@ -25,7 +25,7 @@ from snapimpute.base.machine import in_words
 from snapimpute.base.types import Array, CellMap
 from snapimpute.data.observations import Compressed, Observations
 from snapimpute.linalg import LowRank, MatrixOperator, Sample
-from snapimpute.linalg.backend import ROWS, Need, Place
+from snapimpute.linalg.backend import ROWS, Accuracy, Backend
 from snapimpute.linalg.tiled import single_error
 
 # Torch says once that such tensors are young; it is said here, to nobody.
@@ -38,7 +38,7 @@ CHUNK = {"cpu": 1 << 16, "cuda": 1 << 22}
 
 
 @cache
-def torch_place(device: str | None = None) -> TorchPlace:
+def torch_backend(device: str | None = None) -> TorchBackend:
     """The place of a device, "cuda" if there is one and nothing is said.
 
     Raises
@@ -65,9 +65,9 @@ def torch_place(device: str | None = None) -> TorchPlace:
             )
         _check_triton(wanted)
         found = torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
-    place = TorchPlace(found)
-    place.check()
-    return place
+    backend = TorchBackend(found)
+    backend.check()
+    return backend
 
 
 def _advice() -> str:
@@ -88,7 +88,7 @@ def _check_triton(device: str) -> None:
         ) from None
 
 
-class TorchPlace(Place):
+class TorchBackend(Backend):
     """A device of torch.
 
     Parameters
@@ -275,9 +275,11 @@ class TorchPlace(Place):
         self.check()
         return importlib.import_module(f"snapimpute.backends.torch.{name}")
 
-    def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
+    def mapped(
+        self, factors: LowRank, cell_map: CellMap, accuracy: Accuracy, sample: Sample | None
+    ) -> MatrixOperator:
         """f(X) as an operator, in one kernel where there is one, else by tiles."""
-        error = single_error(factors, need)
+        error = single_error(factors, accuracy)
         single = bool(error) or sample is not None or factors.dtype == np.float32
         form = None if self.fused is None or sample is not None or not single else form_of(cell_map)
         if form is None or not self._fits(factors, form):
@@ -285,7 +287,7 @@ class TorchPlace(Place):
             return TorchMapped(self, factors, cell_map, kind, sample, error)
         from snapimpute.backends.torch._fused_operator import chosen
 
-        return chosen(self, factors, form, need, error)
+        return chosen(self, factors, form, accuracy, error)
 
     def _fits(self, factors: LowRank, form: Form) -> bool:
         """Whether kernels take factors as wide, and as large, as these."""
@@ -330,8 +332,8 @@ def _spread(values: Tensor) -> float:
 class TorchSparse(MatrixOperator):
     """The matrix with the given values on the observed cells and 0 elsewhere."""
 
-    def __init__(self, place: TorchPlace, observations: Observations, values: Array) -> None:
-        self._torch, self.observations, self.values, self.shape = place, observations, values, observations.shape
+    def __init__(self, backend: TorchBackend, observations: Observations, values: Array) -> None:
+        self._torch, self.observations, self.values, self.shape = backend, observations, values, observations.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -339,7 +341,7 @@ class TorchSparse(MatrixOperator):
         return self.values.dtype
 
     @property
-    def place(self) -> Place | None:
+    def backend(self) -> Backend | None:
         """That of the values."""
         return self._torch
 

@@ -1,4 +1,4 @@
-"""A recipe: everything that makes a `Problem` of observations, except the strengths λ and ξ."""
+"""A model specification: everything that makes a `Problem` of observations, except the strengths λ and ξ."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases, alternated
 from snapimpute.linalg import LowRank
-from snapimpute.linalg.backend import COLUMNS, ROWS, place_of
+from snapimpute.linalg.backend import COLUMNS, ROWS, backend_of
 from snapimpute.penalties import (
     L0,
     L1,
@@ -105,13 +105,13 @@ def smallest_gap(alphabet: Alphabet) -> float:
 
 @stored("model specification", "alphabet", "spectral", "discrete", "center", "weights", "damping", "theta")
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class ModelSpec:
     """How to model a table, up to the strengths that are chosen on its data.
 
     Parameters
     ----------
-    alphabet : Alphabet or Codebook
-        With several alphabets, ξ is in units of each (`Recipe.xi_unit`).
+    alphabet : Alphabet or ColumnSchema
+        With several alphabets, ξ is in units of each (`ModelSpec.xi_unit`).
     spectral : str or SpectralPenalty
         A name of `SPECTRAL` ("nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad" or "rank"), or a penalty
         that has its λ already.
@@ -131,11 +131,11 @@ class Recipe:
     Examples
     --------
     >>> observations = Observations.from_dense([[1, 5, np.nan], [np.nan, 5, 1]])
-    >>> Recipe(Alphabet.of("1:5"), center="mean").problem(observations, lam=0.5, xi=0.01).discrete
+    >>> ModelSpec(Alphabet.of("1:5"), center="mean").problem(observations, lam=0.5, xi=0.01).discrete
     L1(Alphabet([1, 2, 3, 4, 5]), xi=0.01)
     """
 
-    alphabet: Alphabet | Codebook
+    alphabet: Alphabet | ColumnSchema
     spectral: str | SpectralPenalty = "nuclear"
     discrete: str | DiscretePenalty | None = "l1"
     center: Center = None
@@ -149,7 +149,7 @@ class Recipe:
             _check_name("discrete", self.discrete, (*DISCRETE, "ridge"), DiscretePenalty)
         if isinstance(self.discrete, ByColumn):
             raise ValueError("discrete=ByColumn(...) brings its own alphabets: use Problem and solve")
-        if isinstance(self.alphabet, Codebook) and isinstance(self.discrete, DiscretePenalty):
+        if isinstance(self.alphabet, ColumnSchema) and isinstance(self.discrete, DiscretePenalty):
             raise ValueError(f"discrete={self.discrete!r} has one alphabet, the table has several: name the penalty")
         if self.center is not None and self.center not in CENTERS:
             names = ", ".join(map(repr, CENTERS))
@@ -187,9 +187,11 @@ class Recipe:
         name = str(self.spectral)
         return SPECTRAL[name](lam) if self.theta is None else WITH_THETA[name](lam, self.theta)
 
-    def book(self, columns: int) -> Codebook:
+    def book(self, columns: int) -> ColumnSchema:
         """The alphabet of each of so many columns."""
-        return self.alphabet if isinstance(self.alphabet, Codebook) else Codebook.single(self.alphabet, columns)
+        return (
+            self.alphabet if isinstance(self.alphabet, ColumnSchema) else ColumnSchema.single(self.alphabet, columns)
+        )
 
     def _penalty(self, observations: Observations, xi: float) -> DiscretePenalty | None:
         if not isinstance(self.discrete, str):
@@ -223,7 +225,7 @@ class Recipe:
         if isinstance(self.weights, str):
             if not seen.size:
                 return None
-            shares: Array = alphabet.frequencies(seen) if place_of(seen) is None else seen.shares(alphabet)  # type: ignore[attr-defined]
+            shares: Array = alphabet.frequencies(seen) if backend_of(seen) is None else seen.shares(alphabet)  # type: ignore[attr-defined]
             return len(alphabet) * shares
         return np.asarray(self.weights, dtype=np.float64)
 
@@ -244,13 +246,13 @@ def offsets(observations: Observations, center: Center, damping: Damping = DAMPI
     if center is None:
         return None
     if center == "mean":
-        mean, place = ConstantMean.fit(observations).mean, place_of(observations.values)
-        if place is None:
+        mean, backend = ConstantMean.fit(observations).mean, backend_of(observations.values)
+        if backend is None:
             return LowRank.constant((m, n), mean)
-        ones = (place.full((side, 1), 1.0, np.float64, which) for side, which in ((m, ROWS), (n, COLUMNS)))
+        ones = (backend.full((side, 1), 1.0, np.float64, which) for side, which in ((m, ROWS), (n, COLUMNS)))
         left, right = ones
         return LowRank(left, np.array([mean]), right)
-    if place_of(observations.values) is not None:
+    if backend_of(observations.values) is not None:
         return spread_biases(observations, *dampings(center, damping))
     biases = fitted_biases(observations, center, damping)
     left = np.column_stack([biases.mean + biases.row_biases, np.ones(m)])
@@ -268,7 +270,7 @@ def spread_biases(
     observations: Any, damping_rows: float, damping_cols: float, *, max_sweeps: int = 20, tol: float = 1e-4
 ) -> LowRank:
     """μ + b_i + c_j of observations on a cluster, as a matrix of rank 2; see `DampedBiases`."""
-    values, (m, n), place = observations.values, observations.shape, observations.place
+    values, (m, n), backend = observations.values, observations.shape, observations.backend
     mean = values.mean()
     deviation = math.sqrt(max(float((values**2).sum()) / values.size - mean**2, 0.0))
     weights = observations.column_counts() + damping_cols
@@ -276,11 +278,11 @@ def spread_biases(
     b, c = alternated(
         lambda b: observations.column_sums(mean, b) / weights,
         lambda c: observations.row_means(mean, c, damping_rows),
-        (place.full((m, 1), 0.0, np.float64, ROWS), np.zeros(n)),
+        (backend.full((m, 1), 0.0, np.float64, ROWS), np.zeros(n)),
         max_sweeps,
         tol * deviation,
     )
-    ones = place.full((m, 1), 1.0, np.float64, ROWS)
+    ones = backend.full((m, 1), 1.0, np.float64, ROWS)
     return LowRank(np.hstack([b + mean, ones]), np.ones(2), np.column_stack([np.ones(n), c]))
 
 
@@ -298,7 +300,7 @@ def best_damping(observations: Observations, center: Center, *, share: float = 0
     kept, held = observations.split(share, random_state=random_state)
 
     def lost(damping: Damping) -> float:
-        here = place_of(kept.values) is None
+        here = backend_of(kept.values) is None
         biases = fitted_biases(kept, center, damping) if here else offsets(kept, center, damping)
         if biases is None:
             return math.inf

@@ -21,12 +21,12 @@ from numpy.typing import DTypeLike
 from snapimpute.backends.dask import _block_operators as local
 from snapimpute.backends.dask._block_operators import BlockMapped, BlockOperator, Within
 from snapimpute.backends.dask._blocks import Blocks, Written
-from snapimpute.backends.dask._expressions import Call, Given, PerBlock
+from snapimpute.backends.dask._expressions import Node, PerBlock, Ref
 from snapimpute.backends.dask._tasks import Tasks
 from snapimpute.base.types import Array, CellMap
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sample, Scaled, Sum, cell_sum
-from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS, Need, Place, place_of
+from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS, Accuracy, Backend, backend_of
 from snapimpute.linalg.tiled import estimate, single_error
 
 
@@ -45,7 +45,7 @@ class Cut:
         return len(self.rows)
 
 
-def dask_place() -> DaskPlace:
+def dask_backend() -> DaskBackend:
     """The workers of the client that was made last."""
     try:
         client = get_client()
@@ -55,7 +55,7 @@ def dask_place() -> DaskPlace:
             "one on this machine with distributed.Client()"
         ) from None
     check_versions(client)
-    return DaskPlace(client)
+    return DaskBackend(client)
 
 
 def check_versions(client: Client) -> None:
@@ -76,7 +76,7 @@ def check_versions(client: Client) -> None:
         )
 
 
-class DaskPlace(Tasks, Place):
+class DaskBackend(Tasks, Backend):
     """The workers of a client.
 
     Parameters
@@ -128,7 +128,7 @@ class DaskPlace(Tasks, Place):
         if side == COLUMNS:
             return np.full(shape, value, dtype)
         lengths = self.cut.lengths(side)
-        tree = Call(local.full, PerBlock(lengths), shape[1], value, np.dtype(dtype))
+        tree = Node(local.full, PerBlock(lengths), shape[1], value, np.dtype(dtype))
         return cast(Array, Blocks(self, Written(tree), lengths, np.empty((0, shape[1]), dtype), side))
 
     def stored(self, array: Any, path: Path) -> list[Any] | None:
@@ -153,7 +153,7 @@ class DaskPlace(Tasks, Place):
         digests, dtype, columns, side = known
         if len(digests) != len(self.cut):
             raise ValueError(f"{path} has {len(digests)} blocks, here are {len(self.cut)}")
-        tree = Call(local.fetched, self.per_block(_parts(path, self.count)), self.per_block(digests))
+        tree = Node(local.fetched, self.per_block(_parts(path, self.count)), self.per_block(digests))
         meta = np.empty((0, *columns), np.dtype(dtype))
         out = Blocks(self, self.written(tree, keep=True), self.cut.lengths(side), meta, side)
         self.each(len, out)  # read now: the files may be replaced
@@ -165,7 +165,7 @@ class DaskPlace(Tasks, Place):
 
     def observations(self, observations: Observations) -> Observations:
         """The same observations in blocks of rows, with about as many in each."""
-        if place_of(observations.values) is self:  # read by the workers themselves
+        if backend_of(observations.values) is self:  # read by the workers themselves
             return observations
         self.cut = cut = balanced(observations, self.blocks())
 
@@ -187,7 +187,7 @@ class DaskPlace(Tasks, Place):
         lengths = self.cut.observed
 
         def field(name: str, kind: DTypeLike) -> Any:
-            return Blocks(self, Written(Call(getattr, Given(written), name)), lengths, np.empty(0, kind), OBSERVED)
+            return Blocks(self, Written(Node(getattr, Ref(written), name)), lengths, np.empty(0, kind), OBSERVED)
 
         return Observations(field("rows", np.int32), field("cols", np.int32), field("values", dtype), shape)
 
@@ -230,7 +230,7 @@ class DaskPlace(Tasks, Place):
         """The matrix with the given values on the observed cells and 0 elsewhere."""
         rows, given = cast(Blocks, observations.rows), cast(Blocks, values)
         block = rows.written.tree.arguments[0]  # of which the rows are a part
-        tree = Call(local.sparse_of, block, given.as_tree())
+        tree = Node(local.sparse_of, block, given.as_tree())
         return BlockOperator(self, tree, observations.shape, values.dtype)
 
     def joined(self, operator: MatrixOperator) -> MatrixOperator:
@@ -242,14 +242,14 @@ class DaskPlace(Tasks, Place):
             return operator.tree
         if isinstance(operator, LowRank):
             left: Any = operator.U
-            return Call(LowRank, left.as_tree(), operator.s, self.shared(operator.V))
+            return Node(LowRank, left.as_tree(), operator.s, self.shared(operator.V))
         if isinstance(operator, Sum):
-            return Call(Sum, tuple(self._operator_tree(term) for term in operator.terms))
+            return Node(Sum, tuple(self._operator_tree(term) for term in operator.terms))
         if isinstance(operator, Scaled):
-            return Call(Scaled, operator.factor, self._operator_tree(operator.operator))
+            return Node(Scaled, operator.factor, self._operator_tree(operator.operator))
         if isinstance(operator, ColumnGroups):
             groups = tuple(self._operator_tree(one) for one in operator.operators)
-            return Call(local.column_groups, groups, PerBlock((operator.cols,) * len(self.cut)))
+            return Node(local.column_groups, groups, PerBlock((operator.cols,) * len(self.cut)))
         raise TypeError(f"a {type(operator).__name__} cannot be cut into blocks")
 
     # ---------------------------------------------------------------- maps of all cells
@@ -258,9 +258,11 @@ class DaskPlace(Tasks, Place):
         blocks: Any = x
         blocks.become(blocks.then(local.applied, kernel, *arguments, meta=blocks.meta))
 
-    def mapped(self, factors: LowRank, cell_map: CellMap, need: Need, sample: Sample | None) -> MatrixOperator:
+    def mapped(
+        self, factors: LowRank, cell_map: CellMap, accuracy: Accuracy, sample: Sample | None
+    ) -> MatrixOperator:
         """f(X) as an operator, by tiles of each block."""
-        error = single_error(factors, need)
+        error = single_error(factors, accuracy)
         kind = np.dtype(np.float32) if error or sample is not None else factors.dtype
         return BlockMapped(self, factors, self._mapped_tree(factors, cell_map, kind, sample, error), error)
 
@@ -268,7 +270,7 @@ class DaskPlace(Tasks, Place):
         self, factors: LowRank, cell_map: CellMap, kind: np.dtype[Any], sample: Sample | None, error: float
     ) -> Any:
         drawn = None if sample is None else self._within(sample, factors.shape)
-        return Call(local.mapped_of, self._operator_tree(factors), cell_map, kind, drawn, error)
+        return Node(local.mapped_of, self._operator_tree(factors), cell_map, kind, drawn, error)
 
     def _within(self, sample: Sample, shape: tuple[int, int]) -> PerBlock:
         starts = self.cut.borders[:-1]

@@ -36,7 +36,7 @@ class Speaker(Console):
         raise ReaderGoneError
 
 
-class Talk:
+class Terminal:
     """Says things as it was asked to.
 
     Text for people goes to standard output, or to standard error if the results

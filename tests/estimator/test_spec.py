@@ -1,4 +1,4 @@
-"""A recipe builds the problem that its names say, with the offsets of the baselines."""
+"""A model specification builds the problem that its names say, with the offsets of the baselines."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from snapimpute import (
     TruncatedNuclear,
     penalties,
 )
-from snapimpute.data.schema import Codebook
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.recipe import (
+from snapimpute.estimator.spec import (
     DAMPING,
     DAMPINGS,
     DISCRETE,
     SPECTRAL,
-    Recipe,
+    ModelSpec,
     best_damping,
     fitted_biases,
     offsets,
@@ -89,12 +89,12 @@ def test_offsets_of_rows_or_columns_are_damped_means(damping_rows, damping_cols,
 
 
 def test_offsets_of_biases_take_both_dampings(observations):
-    """The biases are those of the baseline with the same dampings, in the recipe as well."""
+    """The biases are those of the baseline with the same dampings, in the specification as well."""
     cells = all_cells(observations.shape)
     expected = DampedBiases.fit(observations, damping_rows=2.0, damping_cols=30.0).entries(*cells)
     for B in (
         offsets(observations, "biases", (2.0, 30.0)),
-        Recipe(ALPHABET, center="biases", damping=(2.0, 30.0)).problem(observations, 1.0, 0.0).offsets,
+        ModelSpec(ALPHABET, center="biases", damping=(2.0, 30.0)).problem(observations, 1.0, 0.0).offsets,
     ):
         np.testing.assert_allclose(B.entries(*cells), expected, rtol=1e-13)
 
@@ -149,13 +149,13 @@ def test_without_biases_there_is_no_damping_to_choose(center):
 def test_no_centre_has_no_offsets(observations):
     """Without a centre nothing is subtracted."""
     assert offsets(observations, None) is None
-    assert Recipe(ALPHABET).problem(observations, 1.0, 0.0).offsets is None
+    assert ModelSpec(ALPHABET).problem(observations, 1.0, 0.0).offsets is None
 
 
 def test_offsets_see_the_given_observations_only(observations):
     """The centre is one of the observations given, so held-out ones cannot leak into it."""
     kept, _ = observations.split(0.4)
-    B = Recipe(ALPHABET, center="mean").problem(kept, 1.0, 0.0).offsets
+    B = ModelSpec(ALPHABET, center="mean").problem(kept, 1.0, 0.0).offsets
     assert B.entries(0, 0) == pytest.approx(kept.values.mean())
     assert kept.values.mean() != pytest.approx(observations.values.mean())
 
@@ -166,12 +166,12 @@ def test_offsets_see_the_given_observations_only(observations):
 @pytest.mark.parametrize("spectral", SPECTRAL)
 def test_every_name_builds_a_problem_with_its_strengths(observations, spectral, discrete, center):
     """Every combination of names gives a problem that holds λ and ξ as given."""
-    recipe = Recipe(ALPHABET, spectral, discrete, center)
-    problem = recipe.problem(observations, lam=2.5, xi=0.25)
+    spec = ModelSpec(ALPHABET, spectral, discrete, center)
+    problem = spec.problem(observations, lam=2.5, xi=0.25)
     assert problem.observations is observations
     assert (problem.spectral.name, problem.spectral.lam) == (spectral, 2.5)
-    assert recipe.lam_is_open
-    assert recipe.xi_is_open == (discrete is not None)
+    assert spec.lam_is_open
+    assert spec.xi_is_open == (discrete is not None)
     if discrete is None:
         assert problem.discrete is None
     else:
@@ -182,7 +182,7 @@ def test_every_name_builds_a_problem_with_its_strengths(observations, spectral, 
 
 def test_names_mean_their_penalties(observations):
     """Each discrete name builds its class, with the parameters that come from the data."""
-    built = {name: Recipe(ALPHABET, discrete=name).problem(observations, 1.0, 0.1).discrete for name in NAMES}
+    built = {name: ModelSpec(ALPHABET, discrete=name).problem(observations, 1.0, 0.1).discrete for name in NAMES}
     assert {name: type(p) for name, p in built.items()} == penalties.DISCRETE | {"ridge": Ridge}
     assert built["ridge"].center == pytest.approx(observations.values.mean())
     for name in DISCRETE:
@@ -191,15 +191,15 @@ def test_names_mean_their_penalties(observations):
     assert (built["lp"].p, built["l0-fractional"].alpha) == (0.5, 0.05)
     halves = Alphabet.of("0,0.5,3")
     coded = observations.with_values(halves.symbols[observations.values.astype(int) % 3])
-    assert Recipe(halves, discrete="l0-fractional").problem(coded, 1.0, 0.1).discrete.alpha == 0.05 * 0.25
+    assert ModelSpec(halves, discrete="l0-fractional").problem(coded, 1.0, 0.1).discrete.alpha == 0.05 * 0.25
 
 
 @pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l1-composed"])
 def test_weights_of_symbols(observations, name):
     """Weights are K times the observed frequencies, or those given, of every penalty that takes them."""
-    frequent = Recipe(ALPHABET, discrete=name, weights="frequency").problem(observations, 1.0, 0.1).discrete
+    frequent = ModelSpec(ALPHABET, discrete=name, weights="frequency").problem(observations, 1.0, 0.1).discrete
     np.testing.assert_allclose(frequent.weights, 5 * ALPHABET.frequencies(observations.values))
-    given = Recipe(ALPHABET, discrete=name, weights=[1, 0, 2, 0.5, 1]).problem(observations, 1.0, 0.1).discrete
+    given = ModelSpec(ALPHABET, discrete=name, weights=[1, 0, 2, 0.5, 1]).problem(observations, 1.0, 0.1).discrete
     np.testing.assert_array_equal(given.weights, [1, 0, 2, 0.5, 1])
 
 
@@ -207,13 +207,13 @@ def test_weights_of_symbols(observations, name):
 def test_weights_without_a_penalty_to_take_them_are_refused(discrete):
     """The error names the penalty and the weights."""
     with pytest.raises(ValueError, match="takes no weights here, got weights='frequency'"):
-        Recipe(ALPHABET, discrete=discrete, weights="frequency")
+        ModelSpec(ALPHABET, discrete=discrete, weights="frequency")
 
 
 def test_wrong_weights_are_refused():
     """A name other than "frequency" is an error at once."""
     with pytest.raises(ValueError, match="weights must be None"):
-        Recipe(ALPHABET, weights="uniform")
+        ModelSpec(ALPHABET, weights="uniform")
 
 
 @pytest.mark.parametrize(
@@ -225,19 +225,19 @@ def test_wrong_weights_are_refused():
 )
 def test_the_unit_of_xi(discrete, unit):
     """ξ is measured such that the penalty scales with the symbols as the fit does."""
-    assert Recipe(Alphabet.of("0,0.5,3"), discrete=discrete).xi_unit == pytest.approx(unit)
+    assert ModelSpec(Alphabet.of("0,0.5,3"), discrete=discrete).xi_unit == pytest.approx(unit)
 
 
-@pytest.mark.parametrize("alphabet", [ALPHABET, Codebook.of(["0,1", "1:5"], 2)])
+@pytest.mark.parametrize("alphabet", [ALPHABET, ColumnSchema.of(["0,1", "1:5"], 2)])
 def test_penalties_by_column_are_refused(alphabet):
     """They are built from the alphabets of the columns, not given: the error says what to use."""
     with pytest.raises(ValueError, match=r"ByColumn\(...\) brings its own alphabets: use Problem and solve"):
-        Recipe(alphabet, discrete=ByColumn([L1("1:5", 0.1)], [0, 0]))
+        ModelSpec(alphabet, discrete=ByColumn([L1("1:5", 0.1)], [0, 0]))
 
 
 # -------------------------------------------------------------------- several alphabets
-BOOK = Codebook.of({0: "0,1", 1: "0,0.5,3", 2: None, 3: "0,1", 5: "0,0.5,3", 6: [7.0]}, 7, leave=False)
-ALONE = Codebook(BOOK.kinds[:2], np.where((BOOK.which < 0) | (BOOK.which > 1), -1, BOOK.which))
+BOOK = ColumnSchema.of({0: "0,1", 1: "0,0.5,3", 2: None, 3: "0,1", 5: "0,0.5,3", 6: [7.0]}, 7, leave=False)
+ALONE = ColumnSchema(BOOK.kinds[:2], np.where((BOOK.which < 0) | (BOOK.which > 1), -1, BOOK.which))
 """Two columns of each of two alphabets, two of any number, one of one symbol; or these three left alone."""
 
 
@@ -261,10 +261,10 @@ def by_alphabet(penalty: ByColumn) -> dict[Alphabet | None, tuple[float | None, 
 @pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l2"])
 def test_each_alphabet_has_its_penalty_in_its_unit(name):
     """A column is pulled to its own symbols, with ξ in units of their distance; any number is not pulled."""
-    recipe = Recipe(BOOK, discrete=name)
-    penalty = recipe.problem(mixed(), 1.0, 0.1).discrete
+    spec = ModelSpec(BOOK, discrete=name)
+    penalty = spec.problem(mixed(), 1.0, 0.1).discrete
     unit = 0.5 ** DISCRETE[name].power
-    assert recipe.xi_unit == 1.0
+    assert spec.xi_unit == 1.0
     assert by_alphabet(penalty) == {
         Alphabet.of("0,1"): (0.1, [0, 3]),
         Alphabet.of("0,0.5,3"): (pytest.approx(0.1 * unit), [1, 5]),
@@ -277,7 +277,7 @@ def test_each_alphabet_has_its_penalty_in_its_unit(name):
 def test_the_norm_of_each_alphabet_is_that_of_its_cells():
     """ξ of "l2" is for each entry: the norm over a group is as strong as the group has unobserved cells."""
     obs = mixed()
-    found = by_alphabet(Recipe(BOOK, discrete="l2").problem(obs, 1.0, 0.1).discrete)
+    found = by_alphabet(ModelSpec(BOOK, discrete="l2").problem(obs, 1.0, 0.1).discrete)
     for alphabet, cols in BOOK.groups:
         if alphabet is not None:
             hidden = 10 * cols.size - np.isin(obs.cols, cols).sum()
@@ -287,7 +287,7 @@ def test_the_norm_of_each_alphabet_is_that_of_its_cells():
 def test_frequencies_are_those_of_the_group():
     """The weights of an alphabet go by the columns that have it, and no others."""
     obs = mixed()
-    penalty = Recipe(BOOK, weights="frequency").problem(obs, 1.0, 0.1).discrete
+    penalty = ModelSpec(BOOK, weights="frequency").problem(obs, 1.0, 0.1).discrete
     for one, cols in penalty.groups():
         if one is not None:
             seen = obs.values[np.isin(obs.cols, cols)]
@@ -299,14 +299,14 @@ def test_a_group_without_observation_has_equal_weights():
     """Where nothing was seen no symbol is more frequent."""
     obs = mixed()
     some = obs.take(~np.isin(obs.cols, [1, 5]))
-    penalty = Recipe(BOOK, weights="frequency").problem(some, 1.0, 0.1).discrete
+    penalty = ModelSpec(BOOK, weights="frequency").problem(some, 1.0, 0.1).discrete
     assert [one.weights.tolist() for one, cols in penalty.groups() if 1 in cols] == [[1, 1, 1]]
 
 
 @pytest.mark.parametrize("name", ["l1", "l0"])
 def test_columns_left_alone_have_no_penalty(name):
     """They keep their place in the table, and are not pulled."""
-    penalty = Recipe(ALONE, discrete=name).problem(mixed(), 1.0, 0.1).discrete
+    penalty = ModelSpec(ALONE, discrete=name).problem(mixed(), 1.0, 0.1).discrete
     assert penalty.which.size == 7
     assert by_alphabet(penalty)[None] == (None, [2, 4, 6])
     x = np.full((1, 7), 0.3)
@@ -314,38 +314,38 @@ def test_columns_left_alone_have_no_penalty(name):
     assert not moved[[2, 4, 6]].any()
 
 
-@pytest.mark.parametrize(("book", "xi"), [(BOOK, 0.0), (Codebook.of([None, None], 2), 0.1)])
+@pytest.mark.parametrize(("book", "xi"), [(BOOK, 0.0), (ColumnSchema.of([None, None], 2), 0.1)])
 def test_nothing_to_pull_is_no_penalty(book, xi):
     """With ξ = 0, or without any alphabet, the problem has no discrete term."""
     obs = mixed() if book is BOOK else Observations.from_dense([[1.0, 2.5]])
-    assert Recipe(book).problem(obs, 1.0, xi).discrete is None
+    assert ModelSpec(book).problem(obs, 1.0, xi).discrete is None
 
 
 def test_the_control_knows_no_alphabet():
     """The ridge pulls all columns to the mean, also where they have several alphabets."""
     obs = mixed()
-    penalty = Recipe(BOOK, discrete="ridge").problem(obs, 1.0, 0.1).discrete
+    penalty = ModelSpec(BOOK, discrete="ridge").problem(obs, 1.0, 0.1).discrete
     assert (type(penalty), penalty.xi) == (Ridge, 0.1)
     assert penalty.center == pytest.approx(obs.values.mean())
 
 
 def test_the_book_of_a_recipe():
-    """One alphabet is that of every column; a codebook is used as it is."""
-    assert Recipe(BOOK).book(7) is BOOK
-    single = Recipe(ALPHABET).book(3)
+    """One alphabet is that of every column; a column schema is used as it is."""
+    assert ModelSpec(BOOK).book(7) is BOOK
+    single = ModelSpec(ALPHABET).book(3)
     assert (single.one, single.which.tolist()) == (ALPHABET, [0, 0, 0])
 
 
 def test_a_penalty_object_is_refused_with_several_alphabets():
     """It has one alphabet: the error shows it, and says to name the penalty."""
     with pytest.raises(ValueError, match=r"L1\(.*\) has one alphabet, the table has several: name the penalty"):
-        Recipe(BOOK, discrete=L1("1:5", 0.1))
+        ModelSpec(BOOK, discrete=L1("1:5", 0.1))
 
 
 def test_weights_must_fit_every_alphabet():
     """Weights that are given have one length; an alphabet of another is refused."""
     with pytest.raises(ValueError, match="weights must hold one number for each of the 3 symbols"):
-        Recipe(BOOK, weights=[1.0, 2.0]).problem(mixed(), 1.0, 0.1)
+        ModelSpec(BOOK, weights=[1.0, 2.0]).problem(mixed(), 1.0, 0.1)
 
 
 def test_every_spectral_penalty_has_its_name():
@@ -357,7 +357,7 @@ def test_every_spectral_penalty_has_its_name():
 
 def test_every_spectral_name_is_documented():
     """The descriptions of the parameter name every choice."""
-    for text in (Recipe.__doc__, SnapImputer.__doc__):
+    for text in (ModelSpec.__doc__, SnapImputer.__doc__):
         assert [name for name in SPECTRAL if f'"{name}"' not in text] == []
     assert [name for name in NAMES if f'"{name}"' not in SnapImputer.__doc__] == []
 
@@ -396,10 +396,10 @@ def test_lsp_takes_theta_from_lambda(lam):
 def test_penalty_objects_keep_their_own_strengths(observations):
     """A penalty object is used as it is, and its strength is not open."""
     spectral, discrete = Nuclear(7.0), L1("0:9", xi=0.5)
-    recipe = Recipe(ALPHABET, spectral, discrete)
-    assert not recipe.lam_is_open
-    assert not recipe.xi_is_open
-    problem = recipe.problem(observations, lam=1.0, xi=0.0)
+    spec = ModelSpec(ALPHABET, spectral, discrete)
+    assert not spec.lam_is_open
+    assert not spec.xi_is_open
+    problem = spec.problem(observations, lam=1.0, xi=0.0)
     assert problem.spectral is spectral
     assert problem.discrete is discrete
 
@@ -420,7 +420,7 @@ def test_penalty_objects_keep_their_own_strengths(observations):
 def test_a_wrong_name_is_refused_with_the_choices(wrong, choices):
     """The error names the parameter, every choice, and what was given."""
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))} must be") as caught:
-        Recipe(ALPHABET, **wrong)
+        ModelSpec(ALPHABET, **wrong)
     for name in (*choices, next(iter(wrong.values()))):
         assert repr(name) in str(caught.value).replace('"', "'")
 
@@ -428,8 +428,8 @@ def test_a_wrong_name_is_refused_with_the_choices(wrong, choices):
 def test_theta_may_be_given(observations):
     """For LSP and capped ℓ1; others have no use for it."""
     alphabet = Alphabet.of("1:5")
-    assert Recipe(alphabet, "lsp", None, theta=7.0).problem(observations, 3.0, 0.0).spectral == LogSum(3.0, 7.0)
-    assert Recipe(alphabet, "capped-l1", None, theta=7.0).spectral_at(3.0) == CappedL1(3.0, 7.0)
-    assert Recipe(alphabet, "lsp", None).spectral_at(4.0) == LogSum(4.0, 2.0)
+    assert ModelSpec(alphabet, "lsp", None, theta=7.0).problem(observations, 3.0, 0.0).spectral == LogSum(3.0, 7.0)
+    assert ModelSpec(alphabet, "capped-l1", None, theta=7.0).spectral_at(3.0) == CappedL1(3.0, 7.0)
+    assert ModelSpec(alphabet, "lsp", None).spectral_at(4.0) == LogSum(4.0, 2.0)
     with pytest.raises(ValueError, match=r"theta=7 has no use with spectral='nuclear'"):
-        Recipe(alphabet, theta=7.0)
+        ModelSpec(alphabet, theta=7.0)
