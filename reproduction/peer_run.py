@@ -50,7 +50,7 @@ class Answer(NamedTuple):
     chosen: str = ""
 
 
-Fit = Callable[..., Array]
+PeerFit = Callable[..., Array]
 """Task, and settings by name → estimates."""
 
 Run = Callable[[Task], Answer]
@@ -90,7 +90,7 @@ MAX_RANK = 50
 """Of fancyimpute, which then takes its randomised SVD; the full one takes several times as long."""
 
 
-def tuned(fit: Fit, grid: Sequence[Mapping[str, Any]]) -> Run:
+def tuned(fit: PeerFit, grid: Sequence[Mapping[str, Any]]) -> Run:
     """Choose the setting with the least squared error on a fifth of the known entries, and fit all with it."""
 
     def run(task: Task) -> Answer:
@@ -177,7 +177,7 @@ def cornac_mf() -> Run:
 
 
 # -------------------------------------------------------------------- by tables
-def on_table(fill: Callable[..., Array]) -> Fit:
+def on_table(fill: Callable[..., Array]) -> PeerFit:
     """Let a function fill a table without empty rows and columns; their entries get the mean of the known ones."""
 
     def fit(task: Task, **setting: Any) -> Array:

@@ -25,7 +25,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.comparison import Method
 from snapimpute.estimator.spec import ModelSpec
-from snapimpute.estimator.tuning import Fit, largest_lam
+from snapimpute.estimator.tuning import LamPath, largest_lam
 from snapimpute.solvers import APG, Result
 from snapimpute.solvers.options import TUNING
 
@@ -169,7 +169,7 @@ def _tuned(
 
 
 def _path(spec: ModelSpec, observations: Observations, lams: Sequence[float], xi: float) -> Iterator[Result]:
-    return Fit(observations, spec, APG(), replace(TUNING, max_iter=MAX_ITER)).down(lams, xi)
+    return LamPath(observations, spec, APG(), replace(TUNING, max_iter=MAX_ITER)).down(lams, xi)
 
 
 def _walk_down(

@@ -20,7 +20,7 @@ from snapimpute.evaluation.metrics import Reliability
 
 __all__ = ["Evaluation", "Way", "check", "evaluate"]
 
-Fit = Callable[[SnapImputer, Observations], Any]
+FitFunction = Callable[[SnapImputer, Observations], Any]
 
 SHARE = 0.2
 CHECK_SEED = 1
@@ -143,7 +143,7 @@ def evaluate(
     *,
     share: float = SHARE,
     random_state: int = 0,
-    fit: Fit = SnapImputer.fit,
+    fit: FitFunction = SnapImputer.fit,
 ) -> Evaluation:
     """Hide a share of the known cells, do everything else with the others, tuning included, and compare.
 
@@ -192,7 +192,7 @@ def _compared(
     *,
     strict: bool,
     choice: Any = None,
-    fit: Fit = SnapImputer.fit,
+    fit: FitFunction = SnapImputer.fit,
 ) -> Evaluation:
     fit(imputer, known)
     book = ColumnSchema.of(imputer.alphabet_, known.shape[1])

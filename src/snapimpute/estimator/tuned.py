@@ -14,7 +14,7 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.spec import Center, ModelSpec, Weights, best_damping
-from snapimpute.estimator.tuning import Choice, Fit, Metric, Progress, Search, lam_grid, xi_grid
+from snapimpute.estimator.tuning import Choice, LamPath, Metric, Progress, Search, lam_grid, xi_grid
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.solvers import Checkpoint, FitOptions, Result, Solver, named, pick
@@ -62,7 +62,7 @@ class TunedSpec:
             above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
             begin = max(tried[self.xi], default=math.inf)
             first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
-            fit = Fit(observations, self.spec, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
+            fit = LamPath(observations, self.spec, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
             # A path that began below the largest λ began at the plain fit there.
             for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
                 for result in fit.down(lams, xi, x):

@@ -250,7 +250,7 @@ class Search:
         self.metric, self.early, self.progress, self.spec = metric, early, progress, spec
         if folds is None:
             folds = _folds(observations, share, cv, options.random_state)
-        self.fits = [Fit(kept, spec, solver, options) for kept, _ in folds]
+        self.fits = [LamPath(kept, spec, solver, options) for kept, _ in folds]
         self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
         self.losses: dict[Candidate, Array] = {}
@@ -363,8 +363,8 @@ def _folds(
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A fit that is open in λ and ξ; parameters as in `choose`."""
+class LamPath:
+    """Fits of one model from a large λ down, each started from the one before; parameters as in `choose`."""
 
     observations: Observations
     spec: ModelSpec
