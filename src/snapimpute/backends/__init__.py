@@ -1,4 +1,4 @@
-"""Where the arithmetic of a solver is done: here, or in another place with the same answer."""
+"""Backends do the arithmetic of a solver: numpy here, or another place with the same answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def cluster(client: Any = None) -> Cluster:
 
 
 def _missing(what: str, kind: str, err: ModuleNotFoundError) -> Exception:
-    """That a package is not installed, in words; the error itself if it is of something else."""
+    """Say in words that a package is not installed; return the error itself if it is of something else."""
     if err.name not in ("torch", "dask", "distributed"):
         return err
     return ImportError(f"{what} needs {err.name}, which is not installed: {INSTALL[kind]}")

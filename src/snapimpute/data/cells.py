@@ -50,7 +50,7 @@ def without(cells: NDArray[Any], codes: Sequence[Any]) -> NDArray[Any]:
 
 
 def is_code(cell: Any, codes: Sequence[Any]) -> bool:
-    """Whether a cell is one of the codes, 99.0 being 99 but neither "99" nor, of 1, True."""
+    """Tell whether a cell is one of the codes, 99.0 being 99 but neither "99" nor, of 1, True."""
     if isinstance(cell, str):
         return any(isinstance(code, str) and cell == code for code in codes)
     number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool)
@@ -165,7 +165,7 @@ def _rebuilt(series: nw.Series[Any], cells: list[Any]) -> nw.Series[Any]:
 
 
 def _holds_text(series: nw.Series[Any], text: set[str]) -> bool:
-    """Whether a column can hold text; a categorical with fixed categories only these."""
+    """Tell whether a column can hold text; a categorical with fixed categories only these."""
     dtype = series.dtype
     categories = dtype.categories if isinstance(dtype, nw.Enum) else None
     if series.implementation.is_pandas_like():
@@ -176,7 +176,7 @@ def _holds_text(series: nw.Series[Any], text: set[str]) -> bool:
 
 
 def _dictionary(native: Any) -> dict[str, Any]:
-    """What is in the dictionary of an Arrow column, by its text."""
+    """Values in the dictionary of an Arrow column, by their text."""
     return {str(one): one for one in native.unify_dictionaries().chunk(0).dictionary.to_pylist()}
 
 
@@ -196,7 +196,7 @@ def _arrow(lib: Any, like: Any, cells: list[Any]) -> Any:
 
 # -------------------------------------------------------------------- dtypes
 def holds(dtype: np.dtype[Any], alphabet: Alphabet | None) -> bool:
-    """Whether a dtype can hold every symbol; floats and objects always can, and they alone any number (None).
+    """Tell whether a dtype can hold every symbol; floats and objects always can, and they alone any number (None).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the cells of each column can hold: one alphabet for all, one of its own, any number, or nothing of ours."""
+"""Content of each column: the alphabet of all, one of its own, any number, or nothing of ours."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Levels:
 
     @property
     def few(self) -> bool:
-        """Whether they can be symbols: not many, and whole numbers, text, or numbers that come again."""
+        """True if they can be symbols: not many, and whole numbers, text, or numbers that come again."""
         size, text = self.values.size, self.values.dtype.kind in "OU"
         again = text or size <= self.count / 2 or bool(np.all(self.values == np.round(self.values)))
         return bool(0 < size <= MOST_LEVELS and again)
 
     @property
     def apart(self) -> bool:
-        """Whether numbers differ by more than rounding error."""
+        """Tell whether numbers differ by more than rounding error."""
         if self.values.dtype.kind in "OU" or not self.values.size:
             return True
         return bool(np.diff(self.values).min(initial=np.inf) > 1e-11 * np.abs(self.values).max())
@@ -157,7 +157,7 @@ class ColumnSchema:
 
     @cached_property
     def discrete(self) -> NDArray[np.bool_]:
-        """Whether each column has an alphabet."""
+        """True if each column has an alphabet."""
         kinds = np.array([kind is not None for kind in self.kinds] + [False])
         return kinds[self.which]
 
@@ -168,7 +168,7 @@ class ColumnSchema:
         return np.flatnonzero(kinds[self.which])
 
     def widened(self, more: int) -> ColumnSchema:
-        """With further columns of the first kind."""
+        """Add columns of the first kind."""
         return ColumnSchema(self.kinds, np.append(self.which, np.zeros(more, dtype=np.intp)))
 
     @cached_property
@@ -177,11 +177,11 @@ class ColumnSchema:
         return [Group(kind, np.flatnonzero(self.which == i)) for i, kind in enumerate(self.kinds)]
 
     def inside(self, kind: int, cols: NDArray[Any]) -> slice | NDArray[np.intp]:
-        """Which of some cells, given by their columns, are in columns of a kind."""
+        """Select the cells, given by their columns, that are in columns of a kind."""
         return slice(None) if self.one is not None else np.flatnonzero(self.which[cols] == kind)
 
     def scale(self, cols: NDArray[Any], values: Array) -> Array:
-        """What one unit of each column is worth, such that all columns count alike; 1 where they have one alphabet.
+        """Size of one unit of each column, such that all columns count alike; 1 where they have one alphabet.
 
         The range of an alphabet, or four standard deviations of the values.
         """

@@ -116,7 +116,7 @@ def read_table(
 
 
 class Table(ABC):
-    """What is known of a table, cell by cell, and the way back to its kind."""
+    """Known cells of a table, and the way back to its kind."""
 
     shape: tuple[int, int]
     schema: ColumnSchema
@@ -151,7 +151,7 @@ class Table(ABC):
         """Return a copy of the same kind with a symbol in every missing cell, or where one is given."""
 
     def place(self, row: int, col: int) -> str:
-        """How a message names a cell."""
+        """Name a cell in a message."""
         return f"cell ({row}, {col})"
 
     def read(self, cells: NDArray[Any], col: int) -> Array:
@@ -259,7 +259,7 @@ class ArrayTable(Table):
         self._lost = self._missing() if given.dtype.kind in "biuf" else np.zeros((0, 0), dtype=bool)
 
     def _missing(self) -> NDArray[np.bool_]:
-        """Where an array of numbers holds none, told band by band."""
+        """Find the missing cells of an array of numbers, band by band."""
         out = np.zeros(self.shape, dtype=bool) if self._mask is None else self._mask.copy()
         if self._given.dtype.kind == "f" or self._missing_codes:
             for start, stop in self._bands:
@@ -298,7 +298,7 @@ class ArrayTable(Table):
         return number_levels(np.where(self._lost[:, col], np.nan, self._given[:, col].astype(np.float64)))
 
     def _open(self, band: tuple[int, int]) -> NDArray[np.bool_]:
-        """Which cells of a band are missing and are to be filled."""
+        """Mark the cells of a band that are missing and are to be filled."""
         return self._lost[slice(*band)] & (self.schema.which >= 0)
 
     def pieces(self) -> Iterator[Cells]:
@@ -324,7 +324,7 @@ class ArrayTable(Table):
         return out.astype(np.result_type(out.astype(str), self._given))  # at least as wide as it was
 
     def _stays(self, may_abstain: bool) -> bool:
-        """Whether the dtype can hold what will be written, or nothing will."""
+        """Tell whether the dtype can hold the cells to be written, if any."""
         if not may_abstain and all(holds(self._given.dtype, kind) for kind in self.schema.kinds):
             return True
         return not any(self._open(band).any() for band in self._bands)

@@ -91,7 +91,7 @@ class RunSnapshot:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run is saved, and how often.
+    """Target of a run's checkpoints, and the interval between them.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class CheckpointFile:
         self._since = time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time to save again."""
+        """Tell whether it is time to save again."""
         return time.monotonic() - self._since >= self.every_seconds
 
     def save(self, saved: RunSnapshot) -> None:
@@ -182,7 +182,7 @@ class CheckpointFile:
         write_atomically(self.path, as_safetensors(encoder.tensors, metadata=metadata), durable=True)
 
     def load(self) -> RunSnapshot | None:
-        """What was saved, or None if there is no file; one that does not belong to this run is refused."""
+        """Read the saved run, or None if there is no file; a file that belongs to another run is refused."""
         if not self.path.exists():
             return None
         metadata, tensors = self._read()
@@ -234,7 +234,7 @@ class CheckpointFile:
 
 
 def _writer() -> dict[str, Any]:
-    """How a file begins; another version of the package might compute other iterates."""
+    """Header of a file; another version of the package might compute other iterates."""
     return {"format": FORMAT, "version": FORMAT_VERSION, "snapimpute": import_module("snapimpute").__version__}
 
 
@@ -256,7 +256,7 @@ def _shown(value: Any) -> str:
 
 
 def _differences(found: Mapping[str, Mapping[str, str]], here: Mapping[str, Mapping[str, str]]) -> str:
-    """Which parts of two fingerprints differ, in words; nothing if none does."""
+    """Name the parts in which two fingerprints differ; nothing if none does."""
     out = []
     for name in {**here, **found}:
         before, now = (one.get(name, {"digest": "", "shown": "not given"}) for one in (found, here))

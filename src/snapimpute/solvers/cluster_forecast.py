@@ -1,4 +1,4 @@
-"""What a fit on a cluster will need, before it is started: memory of a worker, bytes sent, operations, time.
+"""Forecast the needs of a fit on a cluster: memory of a worker, bytes sent, operations, time.
 
 Counted from the sizes, as `solvers.workload` counts for one machine. An iteration
 sends arrays of n rows to all workers, and one back for each transposed product.
@@ -60,7 +60,7 @@ GIGABIT = 1.25e8
 
 @dataclass(frozen=True)
 class ClusterForecast:
-    """What each worker, the driver and the network will have to do.
+    """Load of each worker, the driver and the network.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def cluster_forecast(
     flops_per_second: float = SPEED,
     bytes_per_second: float = GIGABIT,
 ) -> ClusterForecast:
-    """What to expect of a fit on so many workers.
+    """Forecast a fit on so many workers.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ def run(
 
 
 def _described(problem: Problem, picked: SolverChoice) -> dict[str, Any]:
-    """What is solved, and by what, in words."""
+    """Describe the problem and the solver in words."""
     return {
         "solver": repr(picked.solver),
         "why": picked.why,
@@ -204,7 +204,7 @@ def _check_elsewhere(problem: Problem, solver: Solver[Any], backend: str) -> Non
 
 
 def _term(problem: Problem, solver: Solver[Any], asked: AlphabetTerm) -> AlphabetTerm:
-    """How the discrete term is treated; a problem without one has nothing to sample."""
+    """Choose how to treat the discrete term; a problem without one has nothing to sample."""
     if asked == "auto":
         m, n = problem.shape
         asked = "sampled" if m * n > SAMPLED_CELLS and solver.samples else "tiled"

@@ -91,7 +91,7 @@ def _number(value: Real) -> str:
 
 
 def _parts(value: Any) -> dict[str, Any]:
-    """What an object consists of, by name."""
+    """Parts of an object, by name."""
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
     if (form := file_form(type(value))) is not None:
@@ -139,7 +139,7 @@ def known_by_name(kinds: Iterable[type]) -> Known:
 
 
 def _path(kind: type) -> str:
-    """Where a class is found, for errors."""
+    """Module and name of a class, for errors."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -40,7 +40,7 @@ def _app() -> Callable[[], Any]:
 
 
 def _forget_the_rest() -> None:
-    """What standard output would not take: Python would try again when it ends, and complain of it."""
+    """Discard text that standard output refused: Python would try again at its end, and complain."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -162,7 +162,7 @@ def _decoded(book: ColumnSchema, symbols: Any, cols: Positions) -> pl.Series:
 def _probability(
     book: ColumnSchema, decide: str, estimates: Predictions, rows: Positions, cols: Positions, symbols: Any
 ) -> Any:
-    """How probable the symbol of each cell is; NaN in columns of any numbers and without probabilities."""
+    """Probability of the symbol of each cell; NaN in columns of any numbers and without probabilities."""
     out = np.full(symbols.size, np.nan)
     if decide == "nearest":
         return out

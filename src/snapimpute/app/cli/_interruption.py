@@ -14,7 +14,7 @@ from snapimpute.app.cli._terminal import Terminal
 
 @dataclass
 class Seen:
-    """Whether there was a Ctrl-C."""
+    """True after a Ctrl-C."""
 
     interrupted: bool = False
 

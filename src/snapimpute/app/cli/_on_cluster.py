@@ -147,7 +147,7 @@ def _forecast(known: Any, client: Any, fitting: Fitting, terminal: Terminal) -> 
 def _fitted(
     known: Any, alphabet: Alphabet, fitting: Fitting, checkpoint: Path | None, terminal: Terminal
 ) -> tuple[TunedSpec, Result, bool]:
-    """What was chosen and fitted, and whether that was interrupted, with the best so far kept."""
+    """Choose and fit; return both, and True if that was interrupted, with the best so far kept."""
     options = fitting.options(backend="cpu")
     with terminal.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
         try:

@@ -31,7 +31,7 @@ def _option(panel: str, *names: str, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is read."""
+    """Options for reading a table."""
 
     alphabet: Annotated[
         list[str] | None,
@@ -139,7 +139,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Fitting:
-    """What is fitted: the parameters of `SnapImputer`."""
+    """Options for the fit: the parameters of `SnapImputer`."""
 
     lam: Annotated[str, _option(MODEL, "--lam", help="Strength of low rank, λ: a number, or auto.")] = "auto"
     xi: Annotated[str, _option(MODEL, "--xi", help="Strength of discreteness, ξ: a number, or auto.")] = "auto"
@@ -275,7 +275,7 @@ class Fitting:
 
 @dataclass(frozen=True)
 class Workers:
-    """Where a fit on a cluster runs, and what it leaves besides."""
+    """Options for a fit on a cluster: its scheduler, and further files to write."""
 
     cluster: Annotated[
         str | None,
@@ -306,7 +306,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class Manner:
-    """How much is said, and how."""
+    """Options for the messages."""
 
     quiet: Annotated[bool, _option(TALKING, "--quiet", "-q", help="Say nothing but errors.")] = False
     as_json: Annotated[bool, _option(TALKING, "--json", help="Print one JSON object, for scripts.")] = False

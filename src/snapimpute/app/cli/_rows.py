@@ -28,7 +28,7 @@ from snapimpute.estimator.imputer import SnapImputer
 
 
 def _source(imputer: SnapImputer) -> dict[str, Any]:
-    """How the table was given that the model was fitted to."""
+    """Layout and names of the table that the model was fitted to."""
     return getattr(imputer, "source_", None) or {"layout": "wide", "names": []}
 
 
@@ -60,7 +60,7 @@ def write_rows(
 
 
 def _labels_or_numbers(imputer: SnapImputer) -> tuple[Any, dict[str, Any]]:
-    """What text is to be read as in each column: labels, or numbers (which ones is checked later)."""
+    """Reading of text in each column: labels, or numbers (which ones is checked later)."""
     one_for_each = imputer.alphabet_ if isinstance(imputer.alphabet_, list) else [imputer.alphabet_]
     read = [None if one is None else list(one.labels) if one.labels else "0" for one in one_for_each]
     names = [str(name) for name in column_labels(imputer)]

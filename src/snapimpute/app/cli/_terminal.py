@@ -1,4 +1,4 @@
-"""What a command says while it works and when it is done: to people, to scripts, or not at all."""
+"""Messages of a command while it works and when it is done: for people, for scripts, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands have in common: read a table, fit, tell how it went, write."""
+"""Steps that commands share: read a table, fit, report on the fit, write."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Job:
 
     @property
     def book(self) -> ColumnSchema:
-        """What the cells of each column can hold."""
+        """Alphabet of each column."""
         return self.table.schema
 
     @property
@@ -95,7 +95,7 @@ class Job:
 
 
 def read_as(source: Wide | Triplets) -> str:
-    """How a table was read, in one line."""
+    """Describe in one line how a table was read."""
     (_, where), *rest = source.notes
     return f"read {where}: {' · '.join(f'{name} {text}' for name, text in rest)}"
 
@@ -119,7 +119,7 @@ def fit(imputer: SnapImputer, X: Any, terminal: Terminal) -> bool:
 
 
 def told(imputer: SnapImputer) -> list[str]:
-    """How a fit went, for people."""
+    """Describe a fit for people."""
     asked = {"λ": imputer.lam, "ξ": imputer.xi, "centre": imputer.center}
     open_ = [name for name, value in asked.items() if isinstance(value, str) and value == "auto"]
     how = f"{', '.join(open_)} chosen on held-out cells" if open_ else "as given"
@@ -169,14 +169,14 @@ def _whole(symbol: float) -> float:
 
 
 def _not_as_usual(imputer: SnapImputer) -> dict[str, Any]:
-    """What else was asked for: a fit without it would be another one."""
+    """Further parameters that differ from the defaults: a fit without them would be another one."""
     names = ("solver", "min_confidence", "max_iter", "tol", "max_rank", "alphabet_term", "backend", "dtype")
     asked, usual = imputer.get_params(deep=False), SnapImputer().get_params(deep=False)
     return {name: asked[name] for name in names if asked[name] != usual[name]}
 
 
 def repeat(imputer: SnapImputer, book: ColumnSchema) -> dict[str, Any]:
-    """What it takes to do the same again: the command, the code and the versions."""
+    """Everything needed to repeat the fit: the command, the code and the versions."""
     import platform
     from importlib.metadata import version
 

@@ -20,7 +20,7 @@ from snapimpute.app.cli.tune import tune
 
 
 class Commands(TyperGroup):
-    """What typer takes for its own business is handed on to `main`: it would end without a word."""
+    """Command group that hands on to `main` the errors which typer would swallow."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""

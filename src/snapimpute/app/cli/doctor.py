@@ -81,7 +81,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """Which of the optional parts are installed."""
+    """List the optional parts that are installed."""
     extras: dict[str, list[str]] = {}
     for line in requires("snapimpute") or []:
         name, _, marker = line.partition(";")
@@ -109,7 +109,7 @@ def _installed(package: str) -> bool:
 
 
 def _device() -> Iterator[Finding]:
-    """What backend="torch" would compute with."""
+    """Device that backend="torch" would compute with."""
     from snapimpute.backends import backend_named
 
     try:

@@ -77,7 +77,7 @@ def tune(
 
 
 def _settled(job: Job, fitting: Fitting, terminal: Terminal) -> tuple[TunedSpec, bool]:
-    """What was chosen, and whether that was interrupted."""
+    """Choose the strengths; return them, and True if the search was interrupted."""
     from snapimpute.estimator.imputer import METRICS
     from snapimpute.estimator.model import in_units
     from snapimpute.estimator.tuned import TuningInterruptedError

@@ -29,7 +29,7 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Misplaced:
-    """Where the first quote stands that neither opens nor closes a field, nor is doubled within one."""
+    """Position of the first quote that neither opens nor closes a field, nor is doubled within one."""
 
     place: int
 

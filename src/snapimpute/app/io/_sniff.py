@@ -1,4 +1,4 @@
-"""What a file is: its format by its first bytes; the encoding, delimiter and header of text."""
+"""Detect the format of a file by its first bytes, and the encoding, delimiter and header of text."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def _cut(lines: Sequence[str], sign: str) -> tuple[float, int]:
 
 
 def _has_header(rows: Sequence[Sequence[str]], options: Options) -> bool:
-    """Whether the first line names columns, by the first lines.
+    """Tell from the first lines whether the very first names columns.
 
     It does if there is text in it, unless a number comes twice, or it is a triplet whose value comes again below, or
     symbols are text and are all there is beside labels of a row.

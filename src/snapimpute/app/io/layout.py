@@ -1,4 +1,4 @@
-"""Whether a table has a row or a cell in each line."""
+"""Tell tables with a row in each line from those with a cell in each line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOKED_AT = 100_000
 
 
 def looks_like_triplets(frame: pl.DataFrame, options: Options, spec: AlphabetSpec) -> bool:
-    """Whether a frame seems to have a cell in each line, by its first lines.
+    """Tell from the first lines whether a frame seems to have a cell in each line.
 
     Three columns (or a fourth with times), no gap in the first two, rows and columns that come again, and hardly
     ever a pair of them twice. Where the first two hold nothing but symbols, they must be called row and column.
@@ -52,7 +52,7 @@ def _says(name: str, known: tuple[str, ...]) -> bool:
 
 
 def _only_symbols(cells: pl.Series, value: pl.Series, spec: AlphabetSpec) -> bool:
-    """Whether all cells are in the alphabet; if that is not known, among the values."""
+    """Tell whether all cells are in the alphabet; if that is not known, among the values."""
     found: list[Any] = cells.unique().to_list()
     default = spec.default
     if isinstance(default, list):
@@ -64,7 +64,7 @@ def _only_symbols(cells: pl.Series, value: pl.Series, spec: AlphabetSpec) -> boo
 
 
 def _is_clock(times: pl.Series) -> bool:
-    """Whether a column holds times: by its name, its type, or as seconds since 1970."""
+    """Tell whether a column holds times: by its name, its type, or as seconds since 1970."""
     import polars as pl
 
     if times.name.lower() in TIMES or times.dtype.is_temporal():

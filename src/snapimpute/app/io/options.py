@@ -1,4 +1,4 @@
-"""How a file is to be read: what is not said is found out, and told."""
+"""Options for reading a file: what they leave open is detected and reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Options:
-    """How to read a file.
+    """Options for reading a file.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class AlphabetSpec:
         return {label for one in (self.default, *self.own.values()) for label in labels_of(one)}
 
     def for_columns(self, names: Sequence[Any]) -> Any:
-        """What `SnapImputer` takes for these columns."""
+        """Alphabet of these columns, in the form that `SnapImputer` takes."""
         columns = [str(name) for name in names]
         known = set(columns)
         for name in self.own:
@@ -158,7 +158,7 @@ def _alphabet(text: str) -> Any:
 
 
 def is_number(text: str) -> bool:
-    """Whether text reads as a finite number.
+    """Tell whether text reads as a finite number.
 
     Examples
     --------

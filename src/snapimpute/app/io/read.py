@@ -27,7 +27,7 @@ Notes = list[tuple[str, str]]
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What is in a file.
+    """Content of a file.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class Triplets:
         return known, table
 
     def _with_labels(self, alphabet: Any) -> Any:
-        """What to fit with: labels as an `Alphabet`, found out if there are two."""
+        """Alphabet to fit with: labels as an `Alphabet`, detected if there are two."""
         if isinstance(alphabet, list) and all(isinstance(one, str) for one in alphabet):
             return Alphabet.of(alphabet)
         if not (isinstance(alphabet, str) and alphabet == "infer"):
@@ -146,7 +146,7 @@ class Triplets:
         return f"{self.names[0]} {str(row)!r}, {self.names[1]} {str(col)!r}"
 
     def _surely_inside(self, book: ColumnSchema) -> bool:
-        """Whether all values are symbols, by the different ones alone: much faster than by all cells."""
+        """Tell whether all values are symbols, by the different ones alone: much faster than by all cells."""
         if book.one is None or book.one.labels is not None:
             return book.one is not None
         return bool(np.all(book.one.contains(np.array(self.levels, dtype=np.float64))))

@@ -144,7 +144,7 @@ def wide(
 
 
 def _is_nothing(column: pl.Series) -> bool:
-    """Whether a column has neither a name nor a value: what a delimiter at the end of each line makes."""
+    """Tell whether a column has neither a name nor a value, as a delimiter at the end of each line makes it."""
     return re.fullmatch(r"( \(\d+\))?", column.name) is not None and column.alias("x").null_count() == column.len()
 
 
@@ -168,7 +168,7 @@ def _index(frame: pl.DataFrame, names: list[str], options: Options, spec: Alphab
 
 
 def _are_labels(name: str, cells: list[str], options: Options, alphabet: Any) -> bool:
-    """Whether different cells are labels rather than symbols."""
+    """Tell whether different cells are labels rather than symbols."""
     if not all(map(is_number, cells)):
         return not (set(cells) <= set(labels_of(alphabet)) or set(cells) & set(options.codes()))
     numbers = [float(cell) for cell in cells]

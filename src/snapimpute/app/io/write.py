@@ -226,7 +226,7 @@ def write_array(X: Any, path: str, kind: str) -> None:
 
 
 def in_plain_words(err: OSError) -> str:
-    """What went wrong with a file, and what to do."""
+    """Say what went wrong with a file, and what to do."""
     name = f"{err.filename}: " if err.filename else ""
     known = {
         errno.ENOENT: "there is no such file",

@@ -38,7 +38,7 @@ class Within:
         self.sample, self.shape, self.start, self.rows = sample, shape, start, rows
 
     def draw(self, _: tuple[int, int]) -> Draw:
-        """What was drawn of the whole matrix, as the block counts its rows."""
+        """Draw from the whole matrix, as the block counts its rows."""
         drawn = self.sample.draw(self.shape)
         bands = [slice((band.start - self.start) % band.step, self.rows, band.step) for band in drawn.bands]
         return drawn._replace(bands=bands)
@@ -79,7 +79,7 @@ class BlockOperator(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of all terms together."""
+        """Property of all terms together."""
         return self._dtype
 
     @property
@@ -89,7 +89,7 @@ class BlockOperator(MatrixOperator):
 
     @property
     def error(self) -> float:
-        """That of all terms together."""
+        """Property of all terms together."""
         return self._error
 
     def matmat(self, B: Array) -> Array:

@@ -23,7 +23,7 @@ from snapimpute.linalg.backend import ROWS
 
 
 class QR(NamedTuple):
-    """As numpy's: Q there, R here."""
+    """Pair as numpy's `qr` returns it: Q there, R here."""
 
     Q: Blocks
     R: Any
@@ -34,7 +34,7 @@ NUMBERS = itertools.count()
 
 
 class Written:
-    """What the blocks of an array are: a tree, and once that is computed and kept, where the values are.
+    """Tree that makes the blocks of an array and, once that is computed and kept, the places of the values.
 
     Parameters
     ----------
@@ -78,28 +78,28 @@ class Blocks(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------- what it is
     @property
     def shape(self) -> tuple[int, ...]:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return (sum(self.lengths), *self.meta.shape[1:])
 
     @property
     def ndim(self) -> int:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return int(self.meta.ndim)
 
     @property
     def size(self) -> int:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return math.prod(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         found: np.dtype[Any] = self.meta.dtype
         return found
 
     @property
     def nbytes(self) -> int:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -125,7 +125,7 @@ class Blocks(NDArrayOperatorsMixin):
         return f"{self.shape} {self.lengths} {' '.join(self.backend.each(_digest, self))}"
 
     def mean(self) -> float:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return float(self.sum()) / max(self.size, 1)
 
     def shares(self, alphabet: Any) -> Any:
@@ -176,11 +176,11 @@ class Blocks(NDArrayOperatorsMixin):
             raise TypeError("rows of an array in blocks cannot be set")
 
     def copy(self) -> Blocks:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self.then(_same, keep=self.side == ROWS)
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> Blocks:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self if self.dtype == np.dtype(dtype) and not copy else self.then(_typed, np.dtype(dtype))
 
     # ---------------------------------------------------------------- reductions
@@ -190,7 +190,7 @@ class Blocks(NDArrayOperatorsMixin):
         return float(total) if axis is None else np.asarray(total, self.dtype if dtype is None else dtype)
 
     def all(self) -> bool:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return all(self.backend.each(_all, self))
 
     # ---------------------------------------------------------------- numpy's protocol
@@ -340,7 +340,7 @@ def _svd(x: Blocks, full_matrices: bool = True) -> tuple[Blocks, Any, Any]:
 
 
 def _flatnonzero(x: Blocks) -> Blocks:
-    """Where a block is not 0, counted within the block."""
+    """Positions where a block is not 0, counted within the block."""
     found = x.then(_flat, keep=True)
     found.lengths = tuple(x.backend.each(len, found))
     return found

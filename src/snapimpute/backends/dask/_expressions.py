@@ -1,4 +1,4 @@
-"""What is to be computed of each block of rows: a tree, sent to where the block is and evaluated there.
+"""Trees of calls on each block of rows, sent to where the block is and evaluated there.
 
 The functions in a tree run on plain numpy arrays and operators, one block at a
 time, on one thread: it is blocks that are spread over threads and machines.
@@ -43,7 +43,7 @@ class PerBlock:
 
 
 def sources(tree: Any) -> Iterator[Any]:
-    """What the tree is given, each as often as it occurs."""
+    """Yield the inputs of a tree, each as often as it occurs."""
     if isinstance(tree, Ref):
         yield tree.source
     for one in _parts(tree):
@@ -78,7 +78,7 @@ def evaluated(block: int, *given: Any, tree: Any) -> Any:
 
 
 def _count(tree: Any, uses: Counter[int]) -> None:
-    """How often each call is asked for its value."""
+    """Count how often each call is asked for its value."""
     if isinstance(tree, Node):
         uses[id(tree)] += 1
         if uses[id(tree)] > 1:

@@ -1,4 +1,4 @@
-"""How the workers of a cluster read a table, and bring the cells of a row together; nobody knows all labels of rows.
+"""Workers of a cluster read a table and bring the cells of a row together; nobody knows all labels of rows.
 
 A label of a row is hashed into a bucket, and a block is a range of buckets with
 its share of the observed cells. Rows are ordered by bucket, then by label: their
@@ -56,7 +56,7 @@ class Survey(NamedTuple):
 
 # ---------------------------------------------------------------- asked of the workers
 def surveyed(client: Client, loads: list[Any]) -> Any:
-    """What there is in all that was loaded, joined in a tree: the future of a `Survey`."""
+    """Survey all loaded parts, joined in a tree: the future of a `Survey`."""
     parts = client.map(survey_of, loads, pure=False)
     while len(parts) > 1:
         groups = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
@@ -182,12 +182,12 @@ def bucket_of(labels: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def survey_of(cells: Cells) -> Survey:
-    """Of some cells."""
+    """Survey some cells."""
     return Survey(np.bincount(bucket_of(cells.rows), minlength=BUCKETS), np.unique(cells.columns))
 
 
 def joined(surveys: list[Survey]) -> Survey:
-    """Of all together."""
+    """Join surveys into one."""
     counts = np.sum([one.counts for one in surveys], axis=0)
     return Survey(counts, np.unique(np.concatenate([one.columns for one in surveys])))
 

@@ -1,4 +1,4 @@
-"""What a fit on a cluster says of its table, written by the workers: one file a block, and never an m×n anything."""
+"""Workers write the predictions of a fit on a cluster: one file a block, and never an m×n anything."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class SpreadObservations(Observations):
 
     @classmethod
     def made(cls, backend: DaskBackend, root: Written, labels: NDArray[Any]) -> SpreadObservations:
-        """Of blocks that are pairs of observations and labels of rows."""
+        """Make one of blocks that are pairs of observations and labels of rows."""
         there = Node(_observations, Ref(root))
         backend.spread = True
 
@@ -147,7 +147,7 @@ def _stirred(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _chosen(pair: Pair, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which entries are held out: a hash of row and column below a share."""
+    """Mark the held-out entries: a hash of row and column below a share."""
     known, labels = pair
     rows = hashed(labels, seed)[known.rows]
     cells = mixed((rows ^ known.cols.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[:, None], seed + 1)

@@ -114,7 +114,7 @@ class Tasks:
     def written(
         self, tree: Any, *, keep: bool = False, brief: bool = False, held: list[Any] | None = None
     ) -> Written:
-        """What blocks are, noted down such that it is not lost with a worker."""
+        """Note down what makes the blocks, so that it is not lost with a worker."""
         out = Written(tree, keep=keep, brief=brief)
         out.held = held
         if keep or held is not None:
@@ -203,7 +203,7 @@ class Tasks:
         return parts
 
     def here(self, futures: list[Any]) -> list[Any]:
-        """What was asked for, here."""
+        """Gather the results here."""
         self._awaited(futures)
         found: list[Any] = self.client.gather(futures)
         return found
@@ -284,7 +284,7 @@ class Tasks:
             held[block] = future
 
     def _bare(self) -> bool:
-        """Whether something is there once only, and cannot be computed again, though there is room for another."""
+        """Tell whether something exists once only and cannot be computed again, though there is room for another."""
         alone = any(one.tree is None and one.spare is None and one not in self._roots for one in self._live)
         return alone and len(self.workers()) > 1
 
@@ -297,7 +297,7 @@ class Tasks:
             self._have_twice(outermost)
 
     def _outermost(self, several: bool) -> list[Written]:
-        """What is not secure yet, and nothing else that is not secure is made of."""
+        """List what is not secure yet, and is no part of anything else that is not secure."""
         left = [one for one in self._live if one.spare is None and not one.brief and not self._again(one)]
         left = [one for one in left if several or one.tree is not None]
         inner = {id(source) for one in left for source in sources(one.tree)}
@@ -322,12 +322,12 @@ class Tasks:
             one.spare = spare[part] if all(apart[part]) and several else None
 
     def _apart(self, held: list[Any], spare: list[Any]) -> list[bool]:
-        """Whether two copies of a block are on different workers: tasks may have been moved to others."""
+        """Tell whether two copies of a block are on different workers: tasks may have been moved to others."""
         there = self.client.who_has([*held, *spare]) if spare else {}
         return [set(there[a.key]).isdisjoint(there[b.key]) for a, b in zip(held, spare, strict=False)]
 
     def _again(self, one: Written) -> bool:
-        """Whether it is computed, or read, again where it is lost: observations, and what is known at them."""
+        """Tell whether it is computed, or read, again where it is lost: observations, and what is known at them."""
         return one in self._roots or (isinstance(one.tree, Node) and one.tree.function is entries)
 
     def _placed(self, futures: list[Any], workers: list[str]) -> list[Any]:
@@ -385,7 +385,7 @@ class Tasks:
         one.held = [again.get(i, future) for i, future in enumerate(one.held or [])]
 
     def _tried(self, one: Written, work: Callable[..., Any], *arguments: Any) -> bool:
-        """Whether it worked; what is made of something that is nowhere any more is given up."""
+        """Try, and tell whether it worked; what depends on something that is lost everywhere is given up."""
         try:
             work(*arguments)
         except ConnectionError:

@@ -176,7 +176,7 @@ class DaskBackend(Tasks, Backend):
         return self.as_observations(load, observations.shape, observations.values.dtype)
 
     def blocks(self) -> int:
-        """As many as the workers have threads."""
+        """Number of blocks: as many as the workers have threads."""
         return max(sum(int(one["nthreads"]) for one in self.workers().values()), 1)
 
     def as_observations(

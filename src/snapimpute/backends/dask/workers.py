@@ -24,7 +24,7 @@ from snapimpute.linalg import LowRank
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """What can be read by the workers of a cluster; made by `cluster`."""
+    """Readers that run on the workers of a cluster; made by `cluster`."""
 
     client: Client
 
@@ -96,7 +96,7 @@ class Cluster:
         return SpreadObservations.made(backend, root, survey.columns)
 
     def _read(self, backend: DaskBackend, loads: list[Any], blocks: int) -> tuple[Any, Any, list[Any], list[Any]]:
-        """What was found, which block each bucket belongs to, the blocks, and their sizes."""
+        """Read all parts: return the survey, the block of each bucket, the blocks, and their sizes."""
         survey = backend.here([reading.surveyed(self.client, loads)])[0]
         if not survey.counts.sum():
             raise ValueError("no observed entry: a matrix without any known value cannot be completed")
