@@ -30,10 +30,10 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from reproduction.data.graphs import ALPHABET, Graph, Index, facebook, karate, polblogs
+from reproduction.data.graphs import ALPHABET, Graph, facebook, karate, polblogs
 from reproduction.summary import mean_in_words
 from reproduction.units import fingerprint
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import tuning
 from snapimpute.estimator.spec import Center, ModelSpec, best_damping, fitted_biases

@@ -11,10 +11,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reproduction.data.given import given_file
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet
 
 ALPHABET = Alphabet.of("0,1")
@@ -23,10 +22,8 @@ ALPHABET = Alphabet.of("0,1")
 NEWMAN = "Mark Newman's network data (https://websites.umich.edu/~mejn/netdata/)"
 SNAP = "SNAP, ego-Facebook (https://snap.stanford.edu/data/ego-Facebook.html; facebook_combined.txt there)"
 
-Index = NDArray[np.int64]
 
-
-class Cells(NamedTuple):
+class LinkSample(NamedTuple):
     """Positions in the adjacency matrix, and 1 where there is a link, else 0."""
 
     rows: Index
@@ -81,7 +78,7 @@ class Graph:
         """Number of pairs that could be linked: ordered if directed, else unordered; no loops."""
         return self.nodes * (self.nodes - 1) // (1 if self.directed else 2)
 
-    def cells(self, ratio: float | None = None, random_state: int = 0) -> Cells:
+    def cells(self, ratio: float | None = None, random_state: int = 0) -> LinkSample:
         """Return every pair of nodes once: the links in their order, then the pairs without a link.
 
         Parameters
@@ -94,7 +91,7 @@ class Graph:
 
         Returns
         -------
-        Cells
+        LinkSample
             In the upper triangle if the graph is not directed.
         """
         links, free = np.sort(self._codes), self.pairs - len(self)
@@ -105,7 +102,7 @@ class Graph:
         # The pair of rank r among those without a link stands after all links that have at most r such pairs before.
         others = ranks + np.searchsorted(links - np.arange(links.size), ranks, side="right")
         rows, cols = self._decoded(np.concatenate([self._codes, others]))
-        return Cells(rows, cols, np.repeat([1.0, 0.0], [len(self), count]))
+        return LinkSample(rows, cols, np.repeat([1.0, 0.0], [len(self), count]))
 
     @cached_property
     def _codes(self) -> Index:

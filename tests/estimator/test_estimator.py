@@ -32,7 +32,7 @@ from snapimpute.estimator import imputer as estimator
 from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator.decide import SymbolRule
 from snapimpute.estimator.model import Predictions
-from snapimpute.estimator.spec import DISCRETE, SPECTRAL, ModelSpec, best_damping, offsets
+from snapimpute.estimator.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec, best_damping, offsets
 from snapimpute.estimator.tuning import Search, choose
 from snapimpute.linalg import LowRank
 from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, FitOptions, SoftImpute
@@ -96,8 +96,8 @@ LAMS = {"nuclear": 0.5, "lsp": 9.0, "capped-l1": 6.0, "tnn": 0.5, "mcp": 6.0, "s
 CENTERS = (None, "mean", "biases")
 NAMES = [
     (spectral, discrete, CENTERS[(i + j) % 3])
-    for i, spectral in enumerate(SPECTRAL)
-    for j, discrete in enumerate([*DISCRETE, "ridge", None])
+    for i, spectral in enumerate(SPECTRAL_BY_LAM)
+    for j, discrete in enumerate([*DISCRETE_BY_XI, "ridge", None])
 ]
 """Each pair of penalties, and each of them with each centre."""
 
@@ -571,7 +571,7 @@ def test_auto_tunes_both_strengths(monkeypatch, X):
     assert asked == [("auto", "auto", "auto")]
 
 
-@pytest.mark.parametrize("spectral", SPECTRAL)
+@pytest.mark.parametrize("spectral", SPECTRAL_BY_LAM)
 def test_the_solver_given_is_the_one_that_tunes(monkeypatch, X, spectral):
     """Every fit on the way runs the solver that was asked for, for every penalty, tuned λ included."""
     seen = []
@@ -587,7 +587,7 @@ def test_the_solver_given_is_the_one_that_tunes(monkeypatch, X, spectral):
     assert len(imputer.choice_.tried) > 1
     on_the_way = len(seen) - imputer.n_iter_ - sum(candidate.n_iter for candidate in imputer.choice_.tried)
     # Where a penalty is not convex the last fit comes down the path of λ again.
-    assert on_the_way == 0 if SPECTRAL[spectral](1.0).convex else on_the_way >= 0
+    assert on_the_way == 0 if SPECTRAL_BY_LAM[spectral](1.0).convex else on_the_way >= 0
     assert all(one is solver for one in seen)
 
 

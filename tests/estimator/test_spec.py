@@ -29,8 +29,8 @@ from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.estimator.spec import (
     DAMPING,
     DAMPINGS,
-    DISCRETE,
-    SPECTRAL,
+    DISCRETE_BY_XI,
+    SPECTRAL_BY_LAM,
     ModelSpec,
     best_damping,
     fitted_biases,
@@ -40,7 +40,7 @@ from snapimpute.estimator.spec import (
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
 
 ALPHABET = Alphabet.of("1:5")
-NAMES = [*DISCRETE, "ridge"]
+NAMES = [*DISCRETE_BY_XI, "ridge"]
 CENTERS = (None, "mean", "rows", "columns", "biases")
 
 
@@ -163,7 +163,7 @@ def test_offsets_see_the_given_observations_only(observations):
 # -------------------------------------------------------------------- names
 @pytest.mark.parametrize("center", CENTERS)
 @pytest.mark.parametrize("discrete", [*NAMES, None])
-@pytest.mark.parametrize("spectral", SPECTRAL)
+@pytest.mark.parametrize("spectral", SPECTRAL_BY_LAM)
 def test_every_name_builds_a_problem_with_its_strengths(observations, spectral, discrete, center):
     """Every combination of names gives a problem that holds λ and ξ as given."""
     spec = ModelSpec(ALPHABET, spectral, discrete, center)
@@ -185,7 +185,7 @@ def test_names_mean_their_penalties(observations):
     built = {name: ModelSpec(ALPHABET, discrete=name).problem(observations, 1.0, 0.1).discrete for name in NAMES}
     assert {name: type(p) for name, p in built.items()} == penalties.DISCRETE | {"ridge": Ridge}
     assert built["ridge"].center == pytest.approx(observations.values.mean())
-    for name in DISCRETE:
+    for name in DISCRETE_BY_XI:
         assert built[name].alphabet == ALPHABET
         assert name == "l1-composed" or built[name].weights.tolist() == [1, 1, 1, 1, 1]
     assert (built["lp"].p, built["l0-fractional"].alpha) == (0.5, 0.05)
@@ -194,7 +194,7 @@ def test_names_mean_their_penalties(observations):
     assert ModelSpec(halves, discrete="l0-fractional").problem(coded, 1.0, 0.1).discrete.alpha == 0.05 * 0.25
 
 
-@pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l1-composed"])
+@pytest.mark.parametrize("name", [name for name in DISCRETE_BY_XI if name != "l1-composed"])
 def test_weights_of_symbols(observations, name):
     """Weights are K times the observed frequencies, or those given, of every penalty that takes them."""
     frequent = ModelSpec(ALPHABET, discrete=name, weights="frequency").problem(observations, 1.0, 0.1).discrete
@@ -258,12 +258,12 @@ def by_alphabet(penalty: ByColumn) -> dict[Alphabet | None, tuple[float | None, 
     }
 
 
-@pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l2"])
+@pytest.mark.parametrize("name", [name for name in DISCRETE_BY_XI if name != "l2"])
 def test_each_alphabet_has_its_penalty_in_its_unit(name):
     """A column is pulled to its own symbols, with ξ in units of their distance; any number is not pulled."""
     spec = ModelSpec(BOOK, discrete=name)
     penalty = spec.problem(mixed(), 1.0, 0.1).discrete
-    unit = 0.5 ** DISCRETE[name].power
+    unit = 0.5 ** DISCRETE_BY_XI[name].power
     assert spec.xi_unit == 1.0
     assert by_alphabet(penalty) == {
         Alphabet.of("0,1"): (0.1, [0, 3]),
@@ -350,22 +350,22 @@ def test_weights_must_fit_every_alphabet():
 
 def test_every_spectral_penalty_has_its_name():
     """Whatever penalty there is can be had by its name, and there are no other names."""
-    assert list(SPECTRAL) == list(penalties.SPECTRAL)
-    for name, build in SPECTRAL.items():
+    assert list(SPECTRAL_BY_LAM) == list(penalties.SPECTRAL)
+    for name, build in SPECTRAL_BY_LAM.items():
         assert type(build(1.0)) is penalties.SPECTRAL[name]
 
 
 def test_every_spectral_name_is_documented():
     """The descriptions of the parameter name every choice."""
     for text in (ModelSpec.__doc__, SnapImputer.__doc__):
-        assert [name for name in SPECTRAL if f'"{name}"' not in text] == []
+        assert [name for name in SPECTRAL_BY_LAM if f'"{name}"' not in text] == []
     assert [name for name in NAMES if f'"{name}"' not in SnapImputer.__doc__] == []
 
 
 @pytest.mark.parametrize("lam", [0.3, 400.0])
 def test_spectral_names_have_their_defaults(lam):
     """λ alone makes each penalty: θ = √λ for the log-sum, θ = 2λ for the capped ℓ1, r = 3, γ = 3, a = 3.7."""
-    built = {name: build(lam) for name, build in SPECTRAL.items()}
+    built = {name: build(lam) for name, build in SPECTRAL_BY_LAM.items()}
     assert built == {
         "nuclear": Nuclear(lam),
         "lsp": LogSum(lam, np.sqrt(lam)),
@@ -377,10 +377,10 @@ def test_spectral_names_have_their_defaults(lam):
     }
 
 
-@pytest.mark.parametrize("name", SPECTRAL)
+@pytest.mark.parametrize("name", SPECTRAL_BY_LAM)
 def test_lambda_zero_is_no_error(name):
     """Without strength every name gives a penalty that changes nothing."""
-    penalty = SPECTRAL[name](0.0)
+    penalty = SPECTRAL_BY_LAM[name](0.0)
     assert penalty.threshold() == 0
     np.testing.assert_allclose(penalty.prox([5.0, 4.0, 3.0, 2.0, 1e-3]), [5.0, 4.0, 3.0, 2.0, 1e-3], rtol=1e-15)
 
@@ -388,7 +388,7 @@ def test_lambda_zero_is_no_error(name):
 @pytest.mark.parametrize("lam", [0.0, 0.3, 400.0])
 def test_lsp_takes_theta_from_lambda(lam):
     """With θ = √λ the log-sum penalty cuts singular values at √λ; λ = 0 is no error."""
-    penalty = SPECTRAL["lsp"](lam)
+    penalty = SPECTRAL_BY_LAM["lsp"](lam)
     assert isinstance(penalty, LogSum)
     assert penalty.threshold() == pytest.approx(np.sqrt(lam), abs=1e-12)
 
@@ -408,9 +408,9 @@ def test_penalty_objects_keep_their_own_strengths(observations):
 @pytest.mark.parametrize(
     ("wrong", "choices"),
     [
-        ({"spectral": "nuclear norm"}, SPECTRAL),
-        ({"spectral": None}, SPECTRAL),
-        ({"spectral": L1("1:5", 0.1)}, SPECTRAL),
+        ({"spectral": "nuclear norm"}, SPECTRAL_BY_LAM),
+        ({"spectral": None}, SPECTRAL_BY_LAM),
+        ({"spectral": L1("1:5", 0.1)}, SPECTRAL_BY_LAM),
         ({"discrete": "L1"}, NAMES),
         ({"discrete": Nuclear(1.0)}, NAMES),
         ({"center": "median"}, CENTERS[1:]),

@@ -17,7 +17,7 @@ from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator import tuning
-from snapimpute.estimator.spec import SPECTRAL, ModelSpec
+from snapimpute.estimator.spec import SPECTRAL_BY_LAM, ModelSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import (
     ABOVE,
@@ -456,19 +456,21 @@ def test_the_largest_lambda_of_a_constant_table_is_positive():
     assert choose(constant, RECIPE).best.score == 0.0
 
 
-@pytest.mark.parametrize("name", SPECTRAL)
+@pytest.mark.parametrize("name", SPECTRAL_BY_LAM)
 def test_the_lambda_grid_falls_in_thresholds(name):
     """The thresholds fall by one ratio from the largest singular value down, the same for every penalty."""
     spec = ModelSpec(DATA.alphabet, name, center="mean")
     grid = lam_grid(DATA.observations, spec)
     ladder = largest_lam(DATA.observations, spec) * tuning.LAM_RATIO ** np.arange(1, tuning.LAM_STEPS + 1)
-    np.testing.assert_allclose([SPECTRAL[name](lam).threshold() for lam in grid], ladder, rtol=1e-11)
+    np.testing.assert_allclose([SPECTRAL_BY_LAM[name](lam).threshold() for lam in grid], ladder, rtol=1e-11)
     assert {type(lam) for lam in grid} == {float}
 
 
 def test_the_lambda_grid_where_it_is_known():
     """λ is the threshold t itself for most penalties, t² for the log-sum with θ = √λ, t²/2 for the rank."""
-    grids = {name: lam_grid(DATA.observations, ModelSpec(DATA.alphabet, name, center="mean")) for name in SPECTRAL}
+    grids = {
+        name: lam_grid(DATA.observations, ModelSpec(DATA.alphabet, name, center="mean")) for name in SPECTRAL_BY_LAM
+    }
     t = grids.pop("nuclear")
     np.testing.assert_allclose(np.divide(t[1:], t[:-1]), tuning.LAM_RATIO)
     np.testing.assert_allclose(grids.pop("lsp"), np.square(t), rtol=1e-11)

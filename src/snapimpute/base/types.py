@@ -1,4 +1,4 @@
-"""Two types that appear everywhere."""
+"""Types that appear everywhere."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
 """An array of float64, or of float32 on request."""
+
+Index = NDArray[np.integer[Any]]
+"""Positions of rows, columns or cells: integers of any size."""
 
 CellMap = Callable[[Array], None]
 """A map of one real variable, applied in place to a flat array; called from several threads."""

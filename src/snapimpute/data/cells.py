@@ -9,12 +9,10 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, is_missing
 from snapimpute.data.checks import as_float
 from snapimpute.data.schema import Levels
-
-Index = NDArray[np.int64]
 
 NUMPY_DTYPE: dict[type[nw.dtypes.DType], type[np.generic]] = {
     nw.Boolean: np.bool_,

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from snapimpute.base.files import stored
+from snapimpute.base.types import Index
 from snapimpute.data.alphabet import AlphabetLike
 from snapimpute.data.checks import (
     MAX_SIDE,
@@ -27,8 +28,6 @@ from snapimpute.data.checks import (
     on_symbols,
     refuse,
 )
-
-Index = NDArray[np.int32]
 
 
 class Compressed(NamedTuple):

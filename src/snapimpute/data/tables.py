@@ -29,11 +29,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from snapimpute.base.threads import cut
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, is_missing
 from snapimpute.data.cells import (
     NUMPY_DTYPE,
-    Index,
     coded_missing,
     holds,
     is_code,

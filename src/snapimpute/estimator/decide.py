@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from snapimpute.base.files import stored
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
@@ -43,8 +43,6 @@ MOST_ENTRIES = 200_000
 
 MOST_NUMBERS = 1 << 26
 """Frequencies of rows and columns are used if there are no more numbers than that."""
-
-Index = NDArray[np.integer[Any]]
 
 
 def check_decide(decide: object) -> Decide:

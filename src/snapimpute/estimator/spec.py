@@ -47,7 +47,7 @@ DAMPING: Damping = (5.0, 5.0)
 DAMPINGS = (1.0, 2.0, 5.0, 12.0, 30.0)
 """Dampings of the biases of rows and columns: what is taken, and what `best_damping` tries."""
 
-SPECTRAL: dict[str, Callable[[float], SpectralPenalty]] = {
+SPECTRAL_BY_LAM: dict[str, Callable[[float], SpectralPenalty]] = {
     "nuclear": Nuclear,
     # θ = √λ here and θ = 2λ below are the defaults of the FaNCL authors; the thresholds are then √λ and λ.
     "lsp": lambda lam: LogSum(lam, max(np.sqrt(lam), 1e-12)),
@@ -81,7 +81,7 @@ class Builder(NamedTuple):
 FRACTIONAL_ALPHA = 0.05
 """α of "l0-fractional" in units of d²: wells a quarter of a step wide."""
 
-DISCRETE: dict[str, Builder] = {
+DISCRETE_BY_XI: dict[str, Builder] = {
     "l1": Builder(L1, 1.0),
     "l1-composed": Builder(lambda alphabet, xi, _: ComposedL1(alphabet, xi), 1.0, weighted=False),
     "l0": Builder(L0, 2.0),
@@ -113,10 +113,10 @@ class ModelSpec:
     alphabet : Alphabet or ColumnSchema
         With several alphabets, ξ is in units of each (`ModelSpec.xi_unit`).
     spectral : str or SpectralPenalty
-        A name of `SPECTRAL` ("nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad" or "rank"), or a penalty
+        A name of `SPECTRAL_BY_LAM` ("nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad" or "rank"), or a penalty
         that has its λ already.
     discrete : str, DiscretePenalty or None
-        A name of `DISCRETE`, "ridge" (the control that does not see the
+        A name of `DISCRETE_BY_XI`, "ridge" (the control that does not see the
         alphabet), a penalty that has its ξ already, or nothing. ξ of "l2" is
         for each entry: the norm of N unobserved ones gets ξ√N.
     weights : {None, "frequency"} or array_like
@@ -144,9 +144,9 @@ class ModelSpec:
     theta: float | None = None
 
     def __post_init__(self) -> None:
-        _check_name("spectral", self.spectral, SPECTRAL, SpectralPenalty)
+        _check_name("spectral", self.spectral, SPECTRAL_BY_LAM, SpectralPenalty)
         if self.discrete is not None:
-            _check_name("discrete", self.discrete, (*DISCRETE, "ridge"), DiscretePenalty)
+            _check_name("discrete", self.discrete, (*DISCRETE_BY_XI, "ridge"), DiscretePenalty)
         if isinstance(self.discrete, ByColumn):
             raise ValueError("discrete=ByColumn(...) brings its own alphabets: use Problem and solve")
         if isinstance(self.alphabet, ColumnSchema) and isinstance(self.discrete, DiscretePenalty):
@@ -163,7 +163,11 @@ class ModelSpec:
             return
         if isinstance(self.weights, str) and self.weights != "frequency":
             raise ValueError(f'weights must be None, "frequency" or one number a symbol, got {self.weights!r}')
-        if not (isinstance(self.discrete, str) and self.discrete in DISCRETE and DISCRETE[self.discrete].weighted):
+        if not (
+            isinstance(self.discrete, str)
+            and self.discrete in DISCRETE_BY_XI
+            and DISCRETE_BY_XI[self.discrete].weighted
+        ):
             raise ValueError(f"discrete={self.discrete!r} takes no weights here, got weights={self.weights!r}")
 
     @property
@@ -185,7 +189,7 @@ class ModelSpec:
     def spectral_at(self, lam: float) -> SpectralPenalty:
         """The penalty of that name with a λ."""
         name = str(self.spectral)
-        return SPECTRAL[name](lam) if self.theta is None else WITH_THETA[name](lam, self.theta)
+        return SPECTRAL_BY_LAM[name](lam) if self.theta is None else WITH_THETA[name](lam, self.theta)
 
     def book(self, columns: int) -> ColumnSchema:
         """The alphabet of each of so many columns."""
@@ -217,7 +221,7 @@ class ModelSpec:
         kind = str(self.discrete)
         if kind == "l2":
             xi *= math.sqrt(cells - seen.size)
-        return DISCRETE[kind].build(alphabet, xi, self._symbol_weights(alphabet, seen))
+        return DISCRETE_BY_XI[kind].build(alphabet, xi, self._symbol_weights(alphabet, seen))
 
     def _symbol_weights(self, alphabet: Alphabet, seen: Array) -> Array | None:
         if self.weights is None:
@@ -237,7 +241,7 @@ class ModelSpec:
     def _unit(self, alphabet: Alphabet) -> float:
         if not isinstance(self.discrete, str) or self.discrete == "ridge":
             return 1.0
-        return float(smallest_gap(alphabet) ** DISCRETE[self.discrete].power)
+        return float(smallest_gap(alphabet) ** DISCRETE_BY_XI[self.discrete].power)
 
 
 def offsets(observations: Observations, center: Center, damping: Damping = DAMPING) -> LowRank | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.cells import coded
 from snapimpute.data.checks import as_index, on_symbols
 from snapimpute.data.observations import Observations
@@ -71,8 +71,8 @@ def grown(model: Model, spec: ModelSpec, known: Observations) -> LowRank:
 
 
 def _folded(
-    lanes: NDArray[np.int32],
-    across: NDArray[np.int32],
+    lanes: Index,
+    across: Index,
     targets: Array,
     shape: tuple[int, int],
     have: Array,

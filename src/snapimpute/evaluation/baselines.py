@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.base.types import Index
 from snapimpute.data.observations import Observations
 
 __all__ = ["ConstantMean", "DampedBiases", "Mode"]
@@ -167,7 +168,7 @@ def alternated(
     return b, c
 
 
-def _damped_counts(index: NDArray[np.int32], size: int, damping: float) -> NDArray[np.float64]:
+def _damped_counts(index: Index, size: int, damping: float) -> NDArray[np.float64]:
     counts = np.bincount(index, minlength=size) + float(damping)
     return np.where(counts > 0, counts, 1.0)  # no observation, no damping: 0 / 1, a bias of 0
 

@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from snapimpute.base.threads import cut, run_parts
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.observations import Compressed, Observations
 from snapimpute.linalg import kernels
 from snapimpute.linalg.backend import COLUMNS, ROWS, Backend, backend_of, full_beside, put_beside
@@ -241,7 +240,7 @@ class ColumnGroups(MatrixOperator):
     """A matrix in groups of columns: operator i holds the columns ``cols[i]``; together they hold all."""
 
     operators: tuple[MatrixOperator, ...]
-    cols: tuple[NDArray[np.intp], ...]
+    cols: tuple[Index, ...]
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]

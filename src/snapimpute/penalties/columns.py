@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from snapimpute.base.files import stored
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.penalties.discrete import DiscretePenalty
-
-Columns = NDArray[np.intp]
 
 
 @stored("penalty by-column", "penalties", "which")
@@ -69,7 +67,7 @@ class ByColumn(DiscretePenalty):
         parts = [f"{cols.size} column{'s' * (cols.size != 1)} {penalty!r}" for penalty, cols in self.groups()]
         return f"ByColumn({', '.join(parts)})"
 
-    def groups(self) -> list[tuple[DiscretePenalty | None, Columns]]:
+    def groups(self) -> list[tuple[DiscretePenalty | None, Index]]:
         """Each penalty that is used, with its columns."""
         found = [(penalty, np.flatnonzero(self.which == i)) for i, penalty in enumerate(self.penalties)]
         return [(penalty, cols) for penalty, cols in found if cols.size]

@@ -13,17 +13,15 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from snapimpute.base.threads import cut, run_parts
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array, CellMap, Index
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sum, cell_sum, mapped
 from snapimpute.linalg.backend import EXACT, Accuracy, backend_of, take_beside
 from snapimpute.linalg.base import ENTRIES
 from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Line, Moments
 
-Index = NDArray[np.intp]
 Total = Literal["value", "envelope", "landing"]
 
 

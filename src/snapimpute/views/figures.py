@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.estimator.tuning import Choice, Metric
 from snapimpute.evaluation.metrics import Reliability
@@ -24,8 +24,6 @@ SCORES: dict[Metric, str] = {
     "mae": "mean absolute error on held-out cells",
     "rmse": "root mean squared error on held-out cells",
 }
-
-Index = NDArray[np.intp]
 
 
 # -------------------------------------------------------------------- tuning

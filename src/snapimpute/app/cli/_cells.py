@@ -22,6 +22,7 @@ from snapimpute.app.io import (
     write_pieces,
 )
 from snapimpute.base.threads import cut
+from snapimpute.base.types import Index
 from snapimpute.data.alphabet import is_missing
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import MAX_FILLED_CELLS, Table
@@ -37,8 +38,7 @@ MOST_CELLS = 100_000_000
 BLOCK = 1 << 20
 DIGITS = 6
 
-Positions = NDArray[np.intp]
-Cells = Iterable[tuple[Positions, Positions]]
+CellBatches = Iterable[tuple[Index, Index]]
 
 
 def check_request(job: Job, kind: str, only: str | None, top: int | None, probability: bool) -> None:
@@ -85,7 +85,7 @@ def write(
     if kind in MATRICES:
         return write_dense(job.table, imputer, out, kind)
     if only is not None:
-        asked: Cells = [asked_cells(only, imputer)]
+        asked: CellBatches = [asked_cells(only, imputer)]
     elif top is not None:
         asked = top_cells(imputer, top)
     else:
@@ -95,7 +95,7 @@ def write(
 
 def write_cells(
     imputer: SnapImputer,
-    cells: Cells,
+    cells: CellBatches,
     out: str,
     kind: str,
     names: list[str],
@@ -122,7 +122,13 @@ def write_cells(
 
 
 def cell_frames(
-    imputer: SnapImputer, estimates: Predictions, cells: Cells, labels: Any, names: list[str], *, probability: bool
+    imputer: SnapImputer,
+    estimates: Predictions,
+    cells: CellBatches,
+    labels: Any,
+    names: list[str],
+    *,
+    probability: bool,
 ) -> Iterator[pl.DataFrame]:
     """Yield cells one a line: labels, symbol, and how probable that is; the first frame is empty."""
     import polars as pl
@@ -141,7 +147,7 @@ def cell_frames(
         yield pl.DataFrame(columns)
 
 
-def _decoded(book: ColumnSchema, symbols: Any, cols: Positions) -> pl.Series:
+def _decoded(book: ColumnSchema, symbols: Any, cols: Index) -> pl.Series:
     """Symbols as they are written: labels, whole numbers, or numbers; null where a cell is left open."""
     import polars as pl
 
@@ -160,7 +166,7 @@ def _decoded(book: ColumnSchema, symbols: Any, cols: Positions) -> pl.Series:
 
 
 def _probability(
-    book: ColumnSchema, decide: str, estimates: Predictions, rows: Positions, cols: Positions, symbols: Any
+    book: ColumnSchema, decide: str, estimates: Predictions, rows: Index, cols: Index, symbols: Any
 ) -> Any:
     """Probability of the symbol of each cell; NaN in columns of any numbers and without probabilities."""
     out = np.full(symbols.size, np.nan)
@@ -218,7 +224,7 @@ def write_dense(table: Table, imputer: SnapImputer, out: str, kind: str) -> tupl
 
 
 # -------------------------------------------------------------------- which cells
-def asked_cells(path: str, imputer: SnapImputer) -> tuple[Positions, Positions]:
+def asked_cells(path: str, imputer: SnapImputer) -> tuple[Index, Index]:
     """The cells that a file of (row, column) asks for, as positions in the fitted table."""
     content = read_content(path, Options(header=False))
     frame, where = content.frame, content.where
@@ -237,7 +243,7 @@ def asked_cells(path: str, imputer: SnapImputer) -> tuple[Positions, Positions]:
     return rows, cols
 
 
-def positions(asked: list[Any], labels: Any, name: str, where: str) -> Positions:
+def positions(asked: list[Any], labels: Any, name: str, where: str) -> Index:
     """Positions of labels in the fitted table; one that is not there is an error."""
     place = {str(label): i for i, label in enumerate(labels.tolist())}
     strange = [one for one in asked if str(one).strip() not in place]
@@ -269,7 +275,7 @@ def _labels(labels: NDArray[Any] | None, what: str) -> NDArray[Any]:
     return labels
 
 
-def top_cells(imputer: SnapImputer, k: int) -> Iterator[tuple[Positions, Positions]]:
+def top_cells(imputer: SnapImputer, k: int) -> Iterator[tuple[Index, Index]]:
     """The k cells with the highest estimates of each row, of those not known."""
     rows = np.arange(imputer.left_.shape[0])
     for start, stop in cut(rows.size, max(1, BLOCK // k)):

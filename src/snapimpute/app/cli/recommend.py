@@ -11,11 +11,10 @@ from snapimpute.app.cli._options import Manner, check_outputs, shared, written_a
 from snapimpute.app.cli._terminal import Terminal
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
-    from numpy.typing import NDArray
     from rich.table import Table
 
+    from snapimpute.base.types import Index
     from snapimpute.estimator.imputer import SnapImputer
 
 
@@ -63,7 +62,7 @@ def recommend(
     terminal.done()
 
 
-def _frame(imputer: SnapImputer, rows: NDArray[np.intp], count: int) -> pl.DataFrame:
+def _frame(imputer: SnapImputer, rows: Index, count: int) -> pl.DataFrame:
     import numpy as np
     import polars as pl
 

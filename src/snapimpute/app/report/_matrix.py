@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import pdist
 
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
@@ -32,8 +32,6 @@ BINS = 20
 
 BLOCK_NUMBERS = 1 << 21
 """Probabilities that are held at once, about."""
-
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

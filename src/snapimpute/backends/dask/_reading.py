@@ -39,7 +39,7 @@ Part = tuple[str, int, int]
 """A file, its first row group, and the one after the last."""
 
 
-class Cells(NamedTuple):
+class RawCells(NamedTuple):
     """Observed cells: labels of their rows, labels or numbers of their columns, values."""
 
     rows: NDArray[Any]
@@ -130,7 +130,7 @@ def _is_number(kind: Any) -> bool:
 
 
 # ---------------------------------------------------------------- what workers do
-def read(part: Part, names: Names, alphabet: Alphabet | None) -> Cells:
+def read(part: Part, names: Names, alphabet: Alphabet | None) -> RawCells:
     """The cells of a part of a file."""
     import pyarrow.parquet as pq
 
@@ -139,14 +139,14 @@ def read(part: Part, names: Names, alphabet: Alphabet | None) -> Cells:
     return _cells(table, names, file, alphabet)
 
 
-def cells_of(frame: Any, names: Names, alphabet: Alphabet | None) -> Cells:
+def cells_of(frame: Any, names: Names, alphabet: Alphabet | None) -> RawCells:
     """The cells of a part of a dask dataframe."""
     import pyarrow as pa
 
     return _cells(pa.Table.from_pandas(frame[[*names]], preserve_index=False), names, "the frame", alphabet)
 
 
-def _cells(table: Any, names: Names, where: str, alphabet: Alphabet | None) -> Cells:
+def _cells(table: Any, names: Names, where: str, alphabet: Alphabet | None) -> RawCells:
     """Values that are missing are left out; one that is not finite, or not in the alphabet, is an error."""
     rows, columns = (_labels(table.column(name), name, where) for name in names[:2])
     try:
@@ -154,7 +154,7 @@ def _cells(table: Any, names: Names, where: str, alphabet: Alphabet | None) -> C
     except (ValueError, NotImplementedError) as err:
         raise ValueError(f"{where} must have numbers in {names[2]!r}: {err}") from None
     seen = ~np.isnan(values)
-    cells = Cells(rows, columns, values) if seen.all() else Cells(rows[seen], columns[seen], values[seen])
+    cells = RawCells(rows, columns, values) if seen.all() else RawCells(rows[seen], columns[seen], values[seen])
     try:
         refuse(~np.isfinite(cells.values), *cells, "not finite", "drop missing cells or write them as absent")
         return cells if alphabet is None else cells._replace(values=on_symbols(alphabet, *cells))
@@ -181,7 +181,7 @@ def bucket_of(labels: NDArray[Any]) -> NDArray[np.int64]:
     return (hashed(labels, 0) % np.uint64(BUCKETS)).astype(np.int64)
 
 
-def survey_of(cells: Cells) -> Survey:
+def survey_of(cells: RawCells) -> Survey:
     """Survey some cells."""
     return Survey(np.bincount(bucket_of(cells.rows), minlength=BUCKETS), np.unique(cells.columns))
 
@@ -201,7 +201,7 @@ def owners(counts: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
     return found
 
 
-def split_of(cells: Cells, labels: NDArray[Any], owner: NDArray[np.int64], wanted: list[int]) -> list[Cells]:
+def split_of(cells: RawCells, labels: NDArray[Any], owner: NDArray[np.int64], wanted: list[int]) -> list[RawCells]:
     """The entries of each wanted block, with numbers for the labels of columns."""
     backend = np.full(int(owner.max()) + 1, len(wanted))
     backend[wanted] = np.arange(len(wanted))
@@ -211,15 +211,15 @@ def split_of(cells: Cells, labels: NDArray[Any], owner: NDArray[np.int64], wante
     order, borders = order[: ends[-1]], ends[1:-1]
     columns = np.searchsorted(labels, cells.columns[order]).astype(np.int32)
     pieces = [np.split(one, borders) for one in (cells.rows[order], columns, cells.values[order])]
-    return [Cells(*piece) for piece in zip(*pieces, strict=True)]
+    return [RawCells(*piece) for piece in zip(*pieces, strict=True)]
 
 
-def picked(pieces: list[Cells], block: int) -> Cells:
+def picked(pieces: list[RawCells], block: int) -> RawCells:
     """One of several."""
     return pieces[block]
 
 
-def block_of(pieces: list[Cells], columns: NDArray[Any]) -> Pair:
+def block_of(pieces: list[RawCells], columns: NDArray[Any]) -> Pair:
     """A block, put together of its pieces; rows in the order of their buckets, then of their labels."""
     labels, local = np.unique(np.concatenate([piece.rows for piece in pieces]), return_inverse=True)
     order = np.argsort(bucket_of(labels), kind="stable")

@@ -169,7 +169,7 @@ def _described(side: Side, block: int) -> list[Any]:
 
 
 # ---------------------------------------------------------------- sizes of blocks
-class Blocks(NamedTuple):
+class BlockSizes(NamedTuple):
     """Rows of U and of V at a time, warps, and how many loads are under way."""
 
     rows: int
@@ -191,10 +191,10 @@ def shared_of(device: torch.device) -> int:
     return min(SHARED, int(getattr(card, "shared_memory_per_block_optin", SHARED + SPARE)) - SPARE)
 
 
-def blocks_for(rank: int, width: int, itemsize: int, pieces_of_b: int = 1, shared: int = SHARED) -> Blocks:
+def blocks_for(rank: int, width: int, itemsize: int, pieces_of_b: int = 1, shared: int = SHARED) -> BlockSizes:
     """The first that fits the fast memory and the registers; the best on an H200 for 64 and 64 columns come first."""
-    large = [Blocks(128, 64, 4, 3), Blocks(128, 64, 4, 2)] if rank <= 256 and width <= 128 else []
-    small = [Blocks(128, 64, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 32, 4, 2), Blocks(64, 32, 4, 1)]
+    large = [BlockSizes(128, 64, 4, 3), BlockSizes(128, 64, 4, 2)] if rank <= 256 and width <= 128 else []
+    small = [BlockSizes(128, 64, 8, 2), BlockSizes(64, 64, 4, 2), BlockSizes(64, 32, 4, 2), BlockSizes(64, 32, 4, 1)]
     for one in large + small:
         factors = one.rows * rank + one.stages * one.cols * rank
         others = one.stages * one.cols * width * pieces_of_b + one.rows * one.cols
@@ -271,7 +271,7 @@ def product_of_sides(
     return out[:m, :width] * (form.unit * scale)
 
 
-def _known(u: Side, form: Form, size: Blocks, plain: bool) -> dict[str, Any]:
+def _known(u: Side, form: Form, size: BlockSizes, plain: bool) -> dict[str, Any]:
     """What both kernels know when they are compiled."""
     _, second, third = (*u.widths, 0, 0)[:3]
     return {

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Missing = Literal["uniform", "power", "by-value", "blocks"]
-Cells = NDArray[np.int64]  # cell (i, j) of an m×n matrix as i·n + j, sorted by default
+CellIds = NDArray[np.int64]  # cell (i, j) of an m×n matrix as i·n + j, sorted by default
 CodesAt = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.intp]]
 
 PATCH_BANDS = 8  # "blocks": patches are cells of a grid of at most 8×8
@@ -20,7 +20,7 @@ _ROUNDS = 30
 
 def observed_cells(
     rng: np.random.Generator, shape: tuple[int, int], count: int, missing: Missing, codes_at: CodesAt, size: int
-) -> Cells:
+) -> CellIds:
     """Draw `count` distinct cells of an m×n matrix by one of the patterns of `low_rank_alphabet`.
 
     Parameters
@@ -49,7 +49,7 @@ def observed_cells(
     return draw_distinct(rng, total, count)
 
 
-def draw_distinct(rng: np.random.Generator, total: int, count: int) -> Cells:
+def draw_distinct(rng: np.random.Generator, total: int, count: int) -> CellIds:
     """Draw `count` of the numbers below `total`, sorted; memory O(count), every subset equally likely.
 
     Examples
@@ -61,13 +61,13 @@ def draw_distinct(rng: np.random.Generator, total: int, count: int) -> Cells:
         keep = np.ones(total, dtype=bool)
         keep[draw_distinct(rng, total, total - count)] = False
         return np.flatnonzero(keep)
-    found: Cells = np.empty(0, dtype=np.int64)
+    found: CellIds = np.empty(0, dtype=np.int64)
     while found.size < count:
         found = _merge(found, rng.integers(total, size=count - found.size + 16))
     return _thin(rng, found, count)
 
 
-def unlisted(listed: Cells, ranks: Cells) -> Cells:
+def unlisted(listed: CellIds, ranks: CellIds) -> CellIds:
     """Return the cells of the given ranks among those that are not in the sorted list `listed`.
 
     Examples
@@ -79,9 +79,9 @@ def unlisted(listed: Cells, ranks: Cells) -> Cells:
     return ranks + np.searchsorted(gaps, ranks, side="right")
 
 
-def _draw_weighted(rng: np.random.Generator, total: int, count: int, propose: Callable[[int], Cells]) -> Cells:
+def _draw_weighted(rng: np.random.Generator, total: int, count: int, propose: Callable[[int], CellIds]) -> CellIds:
     """Draw distinct cells in proportion to the weights behind `propose`, and the last ones uniformly."""
-    found: Cells = np.empty(0, dtype=np.int64)
+    found: CellIds = np.empty(0, dtype=np.int64)
     yield_ = 1.0  # share of the proposals that gave a new cell
     for _ in range(_ROUNDS):
         before, tries = found.size, int((count - found.size) / yield_) + 16
@@ -93,7 +93,7 @@ def _draw_weighted(rng: np.random.Generator, total: int, count: int, propose: Ca
     return _merge(found, rest)
 
 
-def _merge(found: Cells, new: Cells) -> Cells:
+def _merge(found: CellIds, new: CellIds) -> CellIds:
     """Return the sorted union, many times as fast as np.union1d, which hashes."""
     both = np.sort(np.concatenate([found, new]))
     first = np.ones(both.size, dtype=bool)
@@ -101,20 +101,20 @@ def _merge(found: Cells, new: Cells) -> Cells:
     return both[first]
 
 
-def _thin(rng: np.random.Generator, found: Cells, count: int) -> Cells:
+def _thin(rng: np.random.Generator, found: CellIds, count: int) -> CellIds:
     """Drop a random surplus."""
     surplus = found.size - count
     return np.delete(found, rng.choice(found.size, surplus, replace=False)) if surplus else found
 
 
-def _popular_cells(rng: np.random.Generator, shape: tuple[int, int]) -> Callable[[int], Cells]:
+def _popular_cells(rng: np.random.Generator, shape: tuple[int, int]) -> Callable[[int], CellIds]:
     m, n = shape
     rows, cols = (np.cumsum(rng.permutation(np.arange(1.0, side + 1.0) ** -POWER)) for side in (m, n))
 
-    def propose(tries: int) -> Cells:
+    def propose(tries: int) -> CellIds:
         i = np.searchsorted(rows, rng.random(tries) * rows[-1], side="right")
         j = np.searchsorted(cols, rng.random(tries) * cols[-1], side="right")
-        cells: Cells = np.minimum(i, m - 1) * np.int64(n) + np.minimum(j, n - 1)  # rounding may reach the end
+        cells: CellIds = np.minimum(i, m - 1) * np.int64(n) + np.minimum(j, n - 1)  # rounding may reach the end
         return cells
 
     return propose
@@ -122,10 +122,10 @@ def _popular_cells(rng: np.random.Generator, shape: tuple[int, int]) -> Callable
 
 def _cells_by_value(
     rng: np.random.Generator, shape: tuple[int, int], codes_at: CodesAt, size: int
-) -> Callable[[int], Cells]:
+) -> Callable[[int], CellIds]:
     weight = np.linspace(LEAST_WEIGHT, 1.0, size)
 
-    def propose(tries: int) -> Cells:
+    def propose(tries: int) -> CellIds:
         cells = rng.integers(shape[0] * shape[1], size=tries)
         codes = codes_at(*np.divmod(cells, shape[1]))
         return cells[rng.random(tries) < weight[codes]]
@@ -133,7 +133,7 @@ def _cells_by_value(
     return propose
 
 
-def _cells_outside_patches(rng: np.random.Generator, shape: tuple[int, int], count: int) -> Cells:
+def _cells_outside_patches(rng: np.random.Generator, shape: tuple[int, int], count: int) -> CellIds:
     """Hide whole patches of a grid of bands, then draw uniformly from the cells that are left."""
     row_edges, col_edges = (patch_edges(side) for side in shape)
     widths = np.diff(col_edges)
