@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("typer", reason="the command line is an optional extra")
 pytest.importorskip("dask", reason="dask is not installed")
 pytest.importorskip("distributed", reason="dask's scheduler is not installed")
 pytest.importorskip("pandas", reason="pandas is not installed")

@@ -10,8 +10,6 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import pytest
-
-pytest.importorskip("typer", reason="the command line is an optional extra")
 from typer.testing import CliRunner
 
 from snapimpute.app.cli.app import app
