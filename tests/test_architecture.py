@@ -3,96 +3,30 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 import snapimpute
-
-ROOT = Path(snapimpute.__file__).parent
-MODULES = {
-    ".".join(("snapimpute", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
-    for path in sorted(ROOT.rglob("*.py"))
-}
-
-STOREYS = [
-    ["base"],
-    ["data"],
-    ["penalties", "linalg"],
-    ["backends"],
-    ["problem"],
-    ["solvers"],
-    ["evaluation"],
-    ["estimator"],
-    ["views"],
-    ["app"],
-]
-"""From the bottom up. A module imports its own package and storeys below it, wherever in the file the import stands.
-
-Two packages of one storey do not know each other. `__init__` and `__main__` are the doors: only they may reach up.
-"""
+from tools.storeys import (
+    MODULES,
+    ROOT,
+    STOREYS,
+    circle,
+    graph,
+    imports,
+    inner_imports,
+    room,
+    storey,
+    tree,
+)
 
 DOORS = {"snapimpute": set(), "snapimpute.__main__": {"app"}}
 """Modules at the top, and what they may load when they are imported themselves."""
 
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50
-
-
-@cache
-def tree(module: str) -> ast.Module:
-    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
-
-
-def imports(module: str, *, only_on_import: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield (line, module imported), optionally only what is imported when the module itself is."""
-    waiting: list[ast.AST] = [tree(module)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}:{node.lineno}: write the import in full, not relative to the package"
-            source = node.module or ""
-            # "from snapimpute import metrics" imports the module snapimpute.evaluation.metrics
-            yield from (
-                (node.lineno, name if (name := f"{source}.{alias.name}") in MODULES else source)
-                for alias in node.names
-            )
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from ((node.lineno, name) for name in _named_in(node.value))
-        lazy = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        )
-        if not (lazy and only_on_import):
-            waiting.extend(ast.iter_child_nodes(node))
-
-
-def _named_in(text: str) -> Iterator[str]:
-    """Modules that a string names in full, as those that `import_module` and `PackageLoader` take."""
-    if re.fullmatch(r"snapimpute(\.\w+)*\.?", text):
-        name = text.rstrip(".")
-        if name in MODULES and name != "snapimpute":
-            yield name
-
-
-def room(module: str) -> str:
-    """The package of the first level that a module of the library belongs to."""
-    return module.split(".")[1] if "." in module else "snapimpute"
-
-
-def storey(name: str) -> int:
-    return next(level for level, rooms in enumerate(STOREYS) if name in rooms)
-
-
-def inner_imports(module: str, *, only_on_import: bool = False) -> Iterator[tuple[int, str]]:
-    found = imports(module, only_on_import=only_on_import)
-    return ((line, name) for line, name in found if name.split(".")[0] == "snapimpute")
 
 
 def outer_users(library: str) -> dict[str, list[int]]:
@@ -154,27 +88,13 @@ def test_the_product_does_not_know_its_research():
 
 def test_imports_run_in_no_circle():
     """Following the imports of modules never leads back to the start."""
-    graph = {
-        module: {name for _, name in inner_imports(module) if name not in (module, "snapimpute")}
-        for module in MODULES
-        if module != "snapimpute"
-    }
-    for package in [m for m, path in MODULES.items() if path.name == "__init__.py"]:
-        # What a module takes from its own package comes from a sibling; the package is no step of a circle.
-        for module, imported in graph.items():
-            if module.startswith(f"{package}."):
-                imported.discard(package)
-    done: set[str] = set()
+    assert " → ".join(circle(graph())) == ""
 
-    def visit(module: str, above: tuple[str, ...]) -> None:
-        assert module not in above, f"imports run in a circle: {' → '.join((*above, module))}"
-        if module not in done:
-            for name in sorted(graph.get(module, ())):
-                visit(name, (*above, module))
-            done.add(module)
 
-    for module in graph:
-        visit(module, ())
+def test_a_circle_is_found():
+    """A path that leads back to its start is returned from there on, and none where there is none."""
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"d", "b"}}) == ["b", "c", "b"]
+    assert circle({"a": {"b", "c"}, "b": {"c"}}) == []
 
 
 # ---------------------------------------------------------------- other libraries

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import ROOT
+from tools.storeys import PICTURE, arrows
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DIRECTIVES = ("{toctree}", "{eval-rst}", "{literalinclude}", "{include}")
@@ -86,6 +87,12 @@ def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)", text(page))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_the_picture_of_the_storeys_is_current():
+    """docs/storeys.svg has an arrow for each package that another imports, and no other arrow."""
+    drawn = set(re.findall(r'<g id="(\w+)-(\w+)"', PICTURE.read_text(encoding="utf-8")))
+    assert drawn == set(arrows()), "draw it again: python tools/storeys.py"
 
 
 def test_formula_table_names_tests_that_exist():
