@@ -36,7 +36,8 @@ from reproduction.units import fingerprint
 from snapimpute.base.types import Array, Index
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import tuning
-from snapimpute.estimator.spec import Center, ModelSpec, best_damping, fitted_biases
+from snapimpute.estimator.offsets import Center, KnownCells, best_damping
+from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import Search
 from snapimpute.evaluation.baselines import ConstantMean
@@ -186,7 +187,7 @@ class Known:
         """A search by the squared error on the pairs that are held out."""
         parts = self.kept.observations, self.held.observations
         options = FitOptions(random_state=self.seed, alphabet_term="auto", **LIMITS, **PATH)
-        return Search(parts[0], spec, "rmse", solver="ais-impute", options=options, folds=[parts])
+        return Search(spec, [parts], "rmse", "ais-impute", options)
 
 
 @dataclass(frozen=True)
@@ -240,8 +241,8 @@ def common_neighbours(pairs: Pairs, *, rare: bool = False) -> Estimate:
 
 def biases(pairs: Pairs) -> Estimate:
     """Damped biases of rows and columns; the dampings are chosen on a fifth of these pairs' cells."""
-    seen = pairs.observations
-    return fitted_biases(seen, "biases", best_damping(seen, "biases")).entries
+    seen = KnownCells(pairs.observations)
+    return seen.biases("biases", best_damping(seen, "biases")).entries
 
 
 def _simple(baseline: Baseline) -> Method:
@@ -292,7 +293,7 @@ def _beside(plain: Search, discrete: str) -> Search:
     """A search with another term that has walked the path of ξ = 0 already, where the term does not count."""
     search = copy(plain)
     search.spec = replace(plain.spec, discrete=discrete)
-    search.fits = [replace(fit, spec=search.spec) for fit in plain.fits]
+    search.fits = [replace(fit, bound=search.spec.bind(fit.bound.cells)) for fit in plain.fits]
     search.tried, search.best, search.found = list(plain.tried), dict(plain.best), dict(plain.found)
     search.losses = dict(plain.losses)
     return search

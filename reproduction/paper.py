@@ -25,7 +25,8 @@ from snapimpute.base.types import Array
 from snapimpute.data.datasets import movielens_100k
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import tuning
-from snapimpute.estimator.spec import Center, ModelSpec, Weights, best_damping
+from snapimpute.estimator.offsets import Center, best_damping
+from snapimpute.estimator.spec import ModelSpec, Weights
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
 from snapimpute.problem import Problem

@@ -169,7 +169,7 @@ def _tuned(
 
 
 def _path(spec: ModelSpec, observations: Observations, lams: Sequence[float], xi: float) -> Iterator[Result]:
-    return LamPath(observations, spec, APG(), replace(TUNING, max_iter=MAX_ITER)).down(lams, xi)
+    return LamPath(spec.bind(observations), APG(), replace(TUNING, max_iter=MAX_ITER)).down(lams, xi)
 
 
 def _walk_down(

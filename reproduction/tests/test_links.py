@@ -20,7 +20,8 @@ from reproduction.data.graphs import Graph, facebook, karate, polblogs, read_edg
 from reproduction.links import METHODS, Answer, Known, Pairs, Score, as_markdown, best_threshold, hide
 from snapimpute.data.datasets import DatasetUnavailable
 from snapimpute.estimator import tuning
-from snapimpute.estimator.spec import ModelSpec, best_damping
+from snapimpute.estimator.offsets import best_damping
+from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuning import Search
 from snapimpute.evaluation.baselines import DampedBiases
 from snapimpute.solvers import FitOptions
@@ -457,7 +458,7 @@ def test_strengths_are_those_of_a_search_of_its_own(done, kind, name, discrete):
     for center in ("mean", "biases"):
         damping = best_damping(folds[0][0], center, random_state=SEED)
         spec = ModelSpec(links.ALPHABET, discrete=discrete, center=center, damping=damping)
-        search = Search(folds[0][0], spec, "rmse", solver="ais-impute", options=options, folds=folds)
+        search = Search(spec, folds, "rmse", "ais-impute", options)
         searches.append(search.plain(xi=links.XI_STEPS))
     search = min(searches, key=lambda one: one.lowest).others()
     best = min(search.tried, key=lambda c: c.score)

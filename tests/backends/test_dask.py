@@ -18,7 +18,7 @@ import pytest
 from safetensors import safe_open
 
 import snapimpute as si
-from snapimpute.estimator.spec import offsets
+from snapimpute.estimator.offsets import offsets
 from snapimpute.estimator.tuned import tune
 from snapimpute.linalg import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
 from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS

@@ -32,7 +32,8 @@ from snapimpute.estimator import imputer as estimator
 from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator.decide import SymbolRule
 from snapimpute.estimator.model import Predictions
-from snapimpute.estimator.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec, best_damping, offsets
+from snapimpute.estimator.offsets import best_damping, offsets
+from snapimpute.estimator.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec
 from snapimpute.estimator.tuning import Search, choose
 from snapimpute.linalg import LowRank
 from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, FitOptions, SoftImpute

@@ -15,7 +15,7 @@ from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.evaluation import Evaluation, _baselines, _column_modes, _rounded, _way, check, evaluate
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.spec import DAMPING
+from snapimpute.estimator.offsets import DAMPING
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 

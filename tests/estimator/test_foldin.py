@@ -12,7 +12,8 @@ import snapimpute as si
 from snapimpute import L1, Alphabet, LowRank, Nuclear, Observations, Problem
 from snapimpute.estimator import model
 from snapimpute.estimator.foldin import OffsetModel, curvatures, fold_in, shrinkage
-from snapimpute.estimator.spec import CENTERS, ModelSpec, offsets
+from snapimpute.estimator.offsets import CENTERS, KnownCells, offsets
+from snapimpute.estimator.spec import ModelSpec
 from snapimpute.linalg.kernels import lanes_solve
 from snapimpute.penalties import ByColumn
 from snapimpute.solvers import solve
@@ -60,7 +61,7 @@ def test_rows_of_a_converged_fit_fold_in_to_themselves(table, spectral, xi, cent
     np.testing.assert_allclose(again, x.to_dense(), atol=2e-5)
     some = table.take((table.rows >= 10) & (table.rows < 15))  # nothing depends on the other rows
     few = Observations.from_coo(some.rows - 10, some.cols, some.values, (5, 20))
-    base = OffsetModel.of(table, center, spec.damping).offsets(few, 5)
+    base = OffsetModel.of(KnownCells(table), center, spec.damping).offsets(few, 5)
     part = fold_in(Problem(few, Nuclear(1.0), problem.discrete if xi else None, base), x.V, w) @ x.V.T
     np.testing.assert_allclose(part, x.to_dense()[10:15], atol=2e-5)
 
@@ -156,15 +157,15 @@ def test_offsets_of_the_rows_of_a_fit_are_those_of_the_recipe(table, center):
     """The same numbers as `spec.offsets`, so that nothing changes for rows that were part of the fit."""
     for damping in ((5.0, 5.0), (1.0, 30.0)):
         expected = offsets(table, center, damping).to_dense()
-        found = OffsetModel.of(table, center, damping).offsets(table, 30).to_dense()
+        found = OffsetModel.of(KnownCells(table), center, damping).offsets(table, 30).to_dense()
         np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert offsets(table, None) is OffsetModel.of(table, None, damping).offsets(table, 30) is None
+    assert offsets(table, None) is OffsetModel.of(KnownCells(table), None, damping).offsets(table, 30) is None
 
 
 @pytest.mark.parametrize("center", [None, *CENTERS])
 def test_cold_rows_get_the_mean_and_the_bias_of_the_column(table, center):
     """A row of which nothing is known has the bias 0; so has a column, which gets that of the row."""
-    base = OffsetModel.of(table, center, (5.0, 5.0))
+    base = OffsetModel.of(KnownCells(table), center, (5.0, 5.0))
     mean = table.values.mean()
     bias = np.zeros(20) if center in (None, "mean", "rows") else base.col_biases
     for nothing, rows in ((None, 3), (table, 30)):
@@ -192,7 +193,7 @@ def test_tables_without_any_value_are_filled(table, center, xi):
     bias = (
         np.zeros(20)
         if center in (None, "mean", "rows")
-        else OffsetModel.of(table, center, imputer.damping_).col_biases
+        else OffsetModel.of(KnownCells(table), center, imputer.damping_).col_biases
     )
     expected = table.values.mean() + bias
     np.testing.assert_allclose(imputer.predict_mean(4, np.arange(20)), expected)

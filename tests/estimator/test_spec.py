@@ -26,17 +26,8 @@ from snapimpute import (
 )
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.spec import (
-    DAMPING,
-    DAMPINGS,
-    DISCRETE_BY_XI,
-    SPECTRAL_BY_LAM,
-    ModelSpec,
-    best_damping,
-    fitted_biases,
-    offsets,
-    smallest_gap,
-)
+from snapimpute.estimator.offsets import DAMPING, DAMPINGS, KnownCells, best_damping, offsets
+from snapimpute.estimator.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec, smallest_gap
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
 
 ALPHABET = Alphabet.of("1:5")
@@ -99,9 +90,9 @@ def test_offsets_of_biases_take_both_dampings(observations):
         np.testing.assert_allclose(B.entries(*cells), expected, rtol=1e-13)
 
 
-def test_fitted_biases_of_the_mean_are_none(observations):
+def test_biases_of_the_mean_are_none(observations):
     """The centre "mean" has a mean and no biases, whatever the damping."""
-    fitted = fitted_biases(observations, "mean", (1.0, 1.0))
+    fitted = KnownCells(observations).biases("mean", (1.0, 1.0))
     assert fitted.mean == pytest.approx(observations.values.mean())
     assert not fitted.row_biases.any()
     assert not fitted.col_biases.any()

@@ -17,6 +17,7 @@ from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator import tuning
+from snapimpute.estimator.offsets import KnownCells
 from snapimpute.estimator.spec import SPECTRAL_BY_LAM, ModelSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import (
@@ -244,7 +245,8 @@ def test_patience_begins_anew_with_every_better_xi(scores, tried):
             self.tried.append(Candidate(lam, xi, float(scores[XI_STEPS.index(xi)]), 1, 1))
             return self.tried[-1]
 
-    search = Scripted(DATA.observations, RECIPE, options=replace(TUNING, max_iter=1)).plain(xi=XI_STEPS).others()
+    folds = [DATA.observations.split(0.2)]
+    search = Scripted(RECIPE, folds, options=replace(TUNING, max_iter=1)).plain(xi=XI_STEPS).others()
     assert list(dict.fromkeys(c.xi for c in search.tried)) == list(XI_STEPS[:tried])
 
 
@@ -334,7 +336,11 @@ def test_a_final_fit_comes_down_the_path_of_the_choice(solved):
 @pytest.mark.parametrize("cv", [None, 3])
 def test_the_verdict_compares_entry_by_entry(metric, cv):
     """Gain and standard error are those of the paired differences of the best of either kind."""
-    search = Search(DATA.observations, RECIPE, metric, cv=cv).plain([4.0, 2.0, 1.0], [0.0, 0.01, 0.1]).others()
+    search = (
+        Search(RECIPE, KnownCells(DATA.observations).folds(cv=cv), metric)
+        .plain([4.0, 2.0, 1.0], [0.0, 0.01, 0.1])
+        .others()
+    )
     verdict = search.choice().verdict
     scores = {kind: [c for c in search.tried if (c.xi > 0) == kind] for kind in (False, True)}
     assert verdict.plain == min(scores[False], key=lambda c: c.score)

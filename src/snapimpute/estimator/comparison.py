@@ -15,7 +15,8 @@ import numpy as np
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.spec import Center, ModelSpec, Weights
+from snapimpute.estimator.offsets import Center
+from snapimpute.estimator.spec import ModelSpec, Weights
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import choose, xi_grid
 from snapimpute.evaluation import metrics

@@ -14,7 +14,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.estimator.model import in_units
-from snapimpute.estimator.spec import DAMPING, Center, fitted_biases
+from snapimpute.estimator.offsets import DAMPING, Center, KnownCells
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 
@@ -256,12 +256,11 @@ def _baselines(known: Observations, hidden: Observations, book: ColumnSchema, sc
         out.append(_way("most common symbol", "baseline", hidden, book, scale, common, common))
     modes = _column_modes(known, book)[hidden.cols]
     out.append(_way("most common of the column", "baseline", hidden, book, scale, modes, modes))
-    units, at = in_units(known, scale), (hidden.rows, hidden.cols)
+    units, at = KnownCells(in_units(known, scale)), (hidden.rows, hidden.cols)
     centers: dict[str, Center] = {"mean of the column, rounded": "columns", "damped biases, rounded": "biases"}
     for label, center in centers.items():
         damping = (DAMPING[0], 0.0) if center == "columns" else DAMPING
-        biases = fitted_biases(units, center, damping)
-        estimate = biases.entries(*at) * scale[hidden.cols]
+        estimate = units.biases(center, damping).entries(*at) * scale[hidden.cols]
         out.append(_rounded(label, "baseline", hidden, book, scale, estimate))
     return out
 

@@ -23,7 +23,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.spec import Center, Damping, fitted_biases
+from snapimpute.estimator.offsets import Center, Damping, KnownCells
 from snapimpute.linalg import LowRank
 from snapimpute.linalg.kernels import lanes_solve
 from snapimpute.penalties import ByColumn, CellPenalty, DiscretePenalty
@@ -56,15 +56,14 @@ class OffsetModel:
     """Columns without any observation."""
 
     @classmethod
-    def of(cls, observations: Observations, center: Center, damping: Damping) -> OffsetModel:
-        """Fit to the data; the same numbers as `offsets`."""
-        n = observations.shape[1]
-        biases = fitted_biases(observations, center or "mean", damping)
-        cold = np.bincount(observations.cols, minlength=n) == 0
+    def of(cls, cells: KnownCells, center: Center, damping: Damping) -> OffsetModel:
+        """Take the biases of the known cells; the same numbers as `KnownCells.offsets`."""
+        biases, n = cells.biases(center, damping), cells.observations.shape[1]
+        cold = np.bincount(cells.observations.cols, minlength=n) == 0
         return cls(center, biases.mean, np.array(biases.col_biases), damping, cold)
 
     def offsets(self, observations: Observations | None, rows: int) -> LowRank | None:
-        """What is subtracted from so many rows with these observed cells (None: none at all), as `spec.offsets`."""
+        """Return the offsets of so many rows with these observed cells, or with none; see `KnownCells.offsets`."""
         if self.center is None:
             return None
         known = np.zeros(rows) if observations is None else np.bincount(observations.rows, minlength=rows)

@@ -25,8 +25,9 @@ from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator.decide import Decide, SymbolRule, check_confidence, check_decide
 from snapimpute.estimator.files import read_model, write_model
 from snapimpute.estimator.model import Model, Predictions, in_units
-from snapimpute.estimator.spec import Center, Weights
-from snapimpute.estimator.tuned import MIN_OBSERVED, Strength, TunedSpec, TuningInterruptedError, tune
+from snapimpute.estimator.offsets import HELD_OUT, Center, KnownCells
+from snapimpute.estimator.spec import BoundSpec, Weights
+from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
 from snapimpute.estimator.tuning import Candidate, Metric, Search
 from snapimpute.estimator.update import grown, merged, new_cells
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
@@ -35,9 +36,6 @@ from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Result, Solv
 logger = logging.getLogger("snapimpute")
 
 _SHOWN_VALUES = 20
-SHARE = 0.2
-"""Of the observed cells that are held out to calibrate on, and by `SnapImputer.score`."""
-
 METRICS: dict[Decide, Metric] = {"accuracy": "error", "mae": "mae", "rmse": "rmse", "nearest": "error"}
 
 
@@ -286,25 +284,28 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
         book, observed = table.schema, table.observations()
         scale = book.scale(observed.cols, observed.values)
-        known = in_units(observed, scale)
+        known = KnownCells(in_units(observed, scale))
         tuned, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], options)
-        result = tuned.fit(known, self.solver, options, callback=self.callback)
+        if tuned.choice is not None:
+            known = KnownCells(known.observations)  # the splits of the tuning are needed no more
+        bound = tuned.spec.bind(known)
+        result = tuned.fit(bound, self.solver, options, callback=self.callback)
         stopped |= result.status.code == "interrupted"  # no further fit then
         held_out: list[tuple[Observations, Array]] = []
         try:
-            held_out = self._held_out(known, scale, tuned, options) if tuned.choice or not stopped else []
+            held_out = self._held_out(bound, scale, tuned, options) if tuned.choice or not stopped else []
         except KeyboardInterrupt:  # which came too late for the fit: that is kept
             stopped = True
         rule = SymbolRule.fit(book, decide, observed, held_out, sure)
         labelled = X if isinstance(X, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
-        self._keep(tuned, result, Model.of(book, scale, observed, tuned, result, rule), observed)
+        self._keep(tuned, result, Model.of(book, scale, observed, bound, tuned, result, rule), observed)
         if stopped:
             raise KeyboardInterrupt("interrupted: the best so far is kept")
 
     def _settled(
-        self, known: Observations, alphabet: Alphabet | ColumnSchema, metric: Metric, options: FitOptions
+        self, known: KnownCells, alphabet: Alphabet | ColumnSchema, metric: Metric, options: FitOptions
     ) -> tuple[TunedSpec, bool]:
         """What was "auto" chosen, and whether that was interrupted."""
         try:
@@ -340,14 +341,15 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
 
     def _held_out(
-        self, known: Observations, scale: Array, tuned: TunedSpec, options: FitOptions
+        self, bound: BoundSpec, scale: Array, tuned: TunedSpec, options: FitOptions
     ) -> list[tuple[Observations, Array]]:
         """Cells that were held out with their estimates, to calibrate on: those of the tuning, or of one more fit."""
-        if self.decide == "nearest" or len(known) < MIN_OBSERVED or min(known.shape) == 1:
+        if self.decide == "nearest" or bound.cells.too_few:
             return []
         choice = tuned.choice
         if choice is None:
-            search = Search(known, tuned.spec, share=SHARE, solver=self.solver, options=options.coarse())
+            folds = bound.cells.folds(seed=options.random_state)
+            search = Search(tuned.spec, folds, solver=self.solver, options=options.coarse())
             choice = search.plain(tuned.lam, tuned.xi).choice()
         return [
             (one.observations.with_values(one.observations.values * units), one.estimate * units)
@@ -440,7 +442,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if values.size < 2:
             raise ValueError(f"a table with {values.size} observed cell(s) cannot be scored: some have to be hidden")
         order = np.random.default_rng(self._options().random_state).permutation(values.size)
-        hidden, kept = np.split(order, [max(round(SHARE * values.size), 1)])
+        hidden, kept = np.split(order, [max(round(HELD_OUT * values.size), 1)])
         folded = model.deciding(0.0).folded((rows[kept], cols[kept], values[kept]), table.shape[0])
         found = folded.symbols(rows[hidden], cols[hidden])
         off = (found - values[hidden]) / model.scale[cols[hidden]]
@@ -593,14 +595,14 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         more = observed.shape[1] - model.shape[1]
         book = model.schema.widened(more)
         scale = np.append(model.scale, np.ones(more))
-        known = in_units(observed, scale)
-        start = grown(model, tuned.spec, known)
-        result = tuned.fit(known, self.solver, self._options(), x0=start, callback=self.callback)
+        bound = tuned.spec.bind(in_units(observed, scale))
+        start = grown(model, bound)
+        result = tuned.fit(bound, self.solver, self._options(), x0=start, callback=self.callback)
         self.n_features_in_ = observed.shape[1]
         if observed.shape != model.shape:  # what is new has no labels
             self.row_labels_ = self.col_labels_ = None
         rule = model.rule.again(book, observed)
-        self._keep(tuned, result, Model.of(book, scale, observed, tuned, result, rule), observed)
+        self._keep(tuned, result, Model.of(book, scale, observed, bound, tuned, result, rule), observed)
         return self
 
     # ---------------------------------------------------------------- files

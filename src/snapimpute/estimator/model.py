@@ -16,6 +16,7 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
 from snapimpute.estimator.decide import SymbolLogOdds, SymbolRule
 from snapimpute.estimator.foldin import OffsetModel, fold_in, shrinkage
+from snapimpute.estimator.spec import BoundSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, Nuclear
@@ -66,19 +67,19 @@ class Model:
         schema: ColumnSchema,
         scale: Array,
         observed: Observations,
+        bound: BoundSpec,
         tuned: TunedSpec,
         result: Result,
         rule: SymbolRule,
     ) -> Model:
-        """Make a model of a fit to observations, which are in the units of the data."""
-        known = in_units(observed, scale)
-        base = OffsetModel.of(known, tuned.spec.center, tuned.spec.damping)
-        problem = tuned.spec.problem(known, tuned.lam, tuned.xi)
+        """Make a model of a fit; the observations are in the units of the data, those bound in the model's."""
+        base = OffsetModel.of(bound.cells, bound.spec.center, bound.spec.damping)
+        problem = bound.problem(tuned.lam, tuned.xi)
         x = LowRank(*(part.astype(np.float64) for part in (result.x.U, result.x.s, result.x.V)))
         discrete = problem.discrete if problem.is_discrete else None
         shrink = shrinkage(_affordable(problem), x)
         log_odds = rule.of_rows(observed)
-        return cls(schema, scale, x, base, *base.estimates(x, known), discrete, shrink, rule, log_odds)
+        return cls(schema, scale, x, base, *base.estimates(x, problem.observations), discrete, shrink, rule, log_odds)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,9 +16,9 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.evaluation.baselines import ConstantMean, DampedBiases, alternated
-from snapimpute.linalg import LowRank
-from snapimpute.linalg.backend import COLUMNS, ROWS, backend_of
+from snapimpute.estimator.offsets import CENTERS, DAMPING, Center, Damping, KnownCells
+from snapimpute.linalg import LowRank, partial_svd, sparse
+from snapimpute.linalg.backend import backend_of
 from snapimpute.penalties import (
     L0,
     L1,
@@ -40,12 +41,6 @@ from snapimpute.penalties import (
 from snapimpute.problem import Problem
 
 Weights = ArrayLike | Literal["frequency"] | None
-Center = Literal["mean", "rows", "columns", "biases"] | None
-CENTERS: tuple[Center, ...] = get_args(Literal["mean", "rows", "columns", "biases"])
-Damping = tuple[float, float]
-DAMPING: Damping = (5.0, 5.0)
-DAMPINGS = (1.0, 2.0, 5.0, 12.0, 30.0)
-"""Dampings of the biases of rows and columns: what is taken, and what `best_damping` tries."""
 
 SPECTRAL_BY_LAM: dict[str, Callable[[float], SpectralPenalty]] = {
     "nuclear": Nuclear,
@@ -122,7 +117,7 @@ class ModelSpec:
     weights : {None, "frequency"} or array_like
         One for each symbol: 1, K times the observed frequencies, or as given.
     center : {None, "mean", "rows", "columns", "biases"}
-        What is subtracted before modelling; see `offsets`.
+        What is subtracted before modelling; see `KnownCells.offsets`.
     damping : (float, float)
         Of the biases of rows and columns.
     theta : float, optional
@@ -180,11 +175,15 @@ class ModelSpec:
         """Whether ξ has to be given."""
         return isinstance(self.discrete, str)
 
+    def bind(self, cells: Observations | KnownCells | BoundSpec) -> BoundSpec:
+        """Bind to the cells that are to be fitted: offsets, weights and the rest are then computed once."""
+        if isinstance(cells, BoundSpec):
+            return cells if cells.spec is self else BoundSpec(self, cells.cells)
+        return BoundSpec(self, KnownCells.of(cells))
+
     def problem(self, observations: Observations, lam: float, xi: float) -> Problem:
         """Build the problem; a strength that is not open is not used."""
-        spectral = self.spectral_at(lam) if isinstance(self.spectral, str) else self.spectral
-        base = offsets(observations, self.center, self.damping)
-        return Problem(observations, spectral, self._penalty(observations, xi), base)
+        return self.bind(observations).problem(lam, xi)
 
     def spectral_at(self, lam: float) -> SpectralPenalty:
         """The penalty of that name with a λ."""
@@ -197,125 +196,137 @@ class ModelSpec:
             self.alphabet if isinstance(self.alphabet, ColumnSchema) else ColumnSchema.single(self.alphabet, columns)
         )
 
-    def _penalty(self, observations: Observations, xi: float) -> DiscretePenalty | None:
-        if not isinstance(self.discrete, str):
-            return self.discrete
-        if self.discrete == "ridge":
-            return Ridge(float(observations.values.mean()), xi)
-        if isinstance(self.alphabet, Alphabet):
-            return self._of_alphabet(self.alphabet, observations.values, math.prod(observations.shape), xi)
-        which = np.where(self.alphabet.which < 0, len(self.alphabet.kinds), self.alphabet.which)
-        penalties: list[DiscretePenalty | None] = []
-        for kind, (alphabet, cols) in enumerate(self.alphabet.groups):
-            if alphabet is None or xi == 0:
-                penalties.append(None)
-                continue
-            seen = observations.values[self.alphabet.inside(kind, observations.cols)]
-            cells = observations.shape[0] * cols.size
-            penalties.append(self._of_alphabet(alphabet, seen, cells, xi * self._unit(alphabet)))
-        if not any(penalty is not None for penalty in penalties):
-            return None
-        return ByColumn([*penalties, None], which)
-
-    def _of_alphabet(self, alphabet: Alphabet, seen: Array, cells: int, xi: float) -> DiscretePenalty:
-        kind = str(self.discrete)
-        if kind == "l2":
-            xi *= math.sqrt(cells - seen.size)
-        return DISCRETE_BY_XI[kind].build(alphabet, xi, self._symbol_weights(alphabet, seen))
-
-    def _symbol_weights(self, alphabet: Alphabet, seen: Array) -> Array | None:
-        if self.weights is None:
-            return None
-        if isinstance(self.weights, str):
-            if not seen.size:
-                return None
-            shares: Array = alphabet.frequencies(seen) if backend_of(seen) is None else seen.shares(alphabet)  # type: ignore[attr-defined]
-            return len(alphabet) * shares
-        return np.asarray(self.weights, dtype=np.float64)
-
     @property
     def xi_unit(self) -> float:
         """The ξ that makes the penalty about as strong as the fit of one entry over the distance of two symbols."""
-        return self._unit(self.alphabet) if isinstance(self.alphabet, Alphabet) else 1.0
+        return self.unit_of(self.alphabet) if isinstance(self.alphabet, Alphabet) else 1.0
 
-    def _unit(self, alphabet: Alphabet) -> float:
+    def unit_of(self, alphabet: Alphabet) -> float:
+        """The ξ that does so in columns with an alphabet, of the several that a table may have."""
         if not isinstance(self.discrete, str) or self.discrete == "ridge":
             return 1.0
         return float(smallest_gap(alphabet) ** DISCRETE_BY_XI[self.discrete].power)
 
 
-def offsets(observations: Observations, center: Center, damping: Damping = DAMPING) -> LowRank | None:
-    """B, what is known before any low rank: nothing, the mean, or damped biases of rows, columns or both besides."""
-    m, n = observations.shape
-    if center is None:
-        return None
-    if center == "mean":
-        mean, backend = ConstantMean.fit(observations).mean, backend_of(observations.values)
-        if backend is None:
-            return LowRank.constant((m, n), mean)
-        ones = (backend.full((side, 1), 1.0, np.float64, which) for side, which in ((m, ROWS), (n, COLUMNS)))
-        left, right = ones
-        return LowRank(left, np.array([mean]), right)
-    if backend_of(observations.values) is not None:
-        return spread_biases(observations, *dampings(center, damping))
-    biases = fitted_biases(observations, center, damping)
-    left = np.column_stack([biases.mean + biases.row_biases, np.ones(m)])
-    right = np.column_stack([np.ones(n), biases.col_biases])
-    return LowRank(left, np.ones(2), right)
+class BoundSpec:
+    """A model specification and the cells it is fitted to, with everything that follows from the two.
+
+    Offsets, symbol weights, the largest λ and the penalty at each ξ are computed once, when first needed.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+    cells : KnownCells
+
+    Examples
+    --------
+    >>> observations = Observations.from_dense([[1, 5, np.nan], [np.nan, 5, 1]])
+    >>> bound = ModelSpec(Alphabet.of("1:5"), center="biases").bind(observations)
+    >>> bound.problem(2.0, 0.01).offsets is bound.problem(1.0, 0.0).offsets
+    True
+    """
+
+    def __init__(self, spec: ModelSpec, cells: KnownCells) -> None:
+        self.spec, self.cells = spec, cells
+        self._penalties: dict[float, DiscretePenalty | None] = {}
+        self._last: tuple[float, float, Problem] | None = None
+
+    @property
+    def observations(self) -> Observations:
+        """The cells to fit."""
+        return self.cells.observations
+
+    @property
+    def offsets(self) -> LowRank | None:
+        """What is subtracted from them."""
+        return self.cells.offsets(self.spec.center, self.spec.damping)
+
+    def problem(self, lam: float, xi: float) -> Problem:
+        """Build the problem, or return the last one if it has these strengths."""
+        if self._last is None or self._last[:2] != (lam, xi):
+            given = self.spec.spectral
+            spectral = self.spec.spectral_at(lam) if isinstance(given, str) else given
+            self._last = lam, xi, Problem(self.observations, spectral, self._penalty(xi), self.offsets)
+        return self._last[2]
+
+    @cached_property
+    def largest_lam(self) -> float:
+        """σ₁(P_Ω(O − B)): with the nuclear norm and ξ = 0, X = 0 is optimal from this λ on."""
+        observations, base = self.observations, self.offsets
+        values = observations.values
+        if base is not None:
+            values = values - base.entries(observations.rows, observations.cols)
+        return spectral_norm(observations, values)
+
+    def _penalty(self, xi: float) -> DiscretePenalty | None:
+        if not isinstance(self.spec.discrete, str):
+            return self.spec.discrete
+        if xi not in self._penalties:
+            self._penalties[xi] = self._built(self.spec.discrete, xi)
+        return self._penalties[xi]
+
+    def _built(self, name: str, xi: float) -> DiscretePenalty | None:
+        book = self.spec.alphabet
+        if name == "ridge":
+            return Ridge(self.cells.mean, xi)
+        if isinstance(book, Alphabet):
+            return self._groups[0].at(name, xi)  # type: ignore[union-attr]
+        penalties = [
+            None if group is None or xi == 0 else group.at(name, xi * self.spec.unit_of(group.alphabet))
+            for group in self._groups
+        ]
+        if not any(penalty is not None for penalty in penalties):
+            return None
+        return ByColumn([*penalties, None], np.where(book.which < 0, len(book.kinds), book.which))
+
+    @cached_property
+    def _groups(self) -> list[_Group | None]:
+        """Columns with the same alphabet; None for those of any numbers."""
+        book, observations = self.spec.alphabet, self.observations
+        m, n = observations.shape
+        if isinstance(book, Alphabet):
+            return [_Group.of(book, observations.values, m * n, self.spec.weights)]
+        return [
+            None
+            if alphabet is None
+            else _Group.of(
+                alphabet,
+                observations.values[book.inside(kind, observations.cols)],
+                m * cols.size,
+                self.spec.weights,
+            )
+            for kind, (alphabet, cols) in enumerate(book.groups)
+        ]
 
 
-def fitted_biases(observations: Observations, center: Center, damping: Damping) -> DampedBiases:
-    """The biases of a centre."""
-    rows, cols = dampings(center, damping)
-    return DampedBiases.fit(observations, damping_rows=rows, damping_cols=cols)
+class _Group(NamedTuple):
+    """Columns with one alphabet: the weights of its symbols, and the number of cells that are not known."""
+
+    alphabet: Alphabet
+    weights: Array | None
+    unknown: int
+
+    @classmethod
+    def of(cls, alphabet: Alphabet, seen: Array, cells: int, weights: Weights) -> _Group:
+        """Count the symbols that were seen, if their frequencies are the weights."""
+        if weights is None or (isinstance(weights, str) and not seen.size):
+            return cls(alphabet, None, cells - seen.size)
+        if not isinstance(weights, str):
+            return cls(alphabet, np.asarray(weights, dtype=np.float64), cells - seen.size)
+        shares: Array = alphabet.frequencies(seen) if backend_of(seen) is None else seen.shares(alphabet)  # type: ignore[attr-defined]
+        return cls(alphabet, len(alphabet) * shares, cells - seen.size)
+
+    def at(self, name: str, xi: float) -> DiscretePenalty:
+        """Build the penalty; ξ of "l2" is for each cell."""
+        return DISCRETE_BY_XI[name].build(
+            self.alphabet, xi * math.sqrt(self.unknown) if name == "l2" else xi, self.weights
+        )
 
 
-def spread_biases(
-    observations: Any, damping_rows: float, damping_cols: float, *, max_sweeps: int = 20, tol: float = 1e-4
-) -> LowRank:
-    """μ + b_i + c_j of observations on a cluster, as a matrix of rank 2; see `DampedBiases`."""
-    values, (m, n), backend = observations.values, observations.shape, observations.backend
-    mean = values.mean()
-    deviation = math.sqrt(max(float((values**2).sum()) / values.size - mean**2, 0.0))
-    weights = observations.column_counts() + damping_cols
-    weights = np.where(weights > 0, weights, 1.0)
-    b, c = alternated(
-        lambda b: observations.column_sums(mean, b) / weights,
-        lambda c: observations.row_means(mean, c, damping_rows),
-        (backend.full((m, 1), 0.0, np.float64, ROWS), np.zeros(n)),
-        max_sweeps,
-        tol * deviation,
-    )
-    ones = backend.full((m, 1), 1.0, np.float64, ROWS)
-    return LowRank(np.hstack([b + mean, ones]), np.ones(2), np.column_stack([np.ones(n), c]))
-
-
-def dampings(center: Center, damping: Damping) -> Damping:
-    """Of rows and columns; biases that a centre has not are damped to 0."""
-    rows, cols = damping
-    no_rows, no_cols = center in ("mean", "columns"), center in ("mean", "rows")
-    return math.inf if no_rows else rows, math.inf if no_cols else cols
-
-
-def best_damping(observations: Observations, center: Center, *, share: float = 0.2, random_state: int = 0) -> Damping:
-    """The dampings of `DAMPINGS` whose biases alone predict held-out entries best: of rows first, then of columns."""
-    if center in (None, "mean"):
-        return DAMPING
-    kept, held = observations.split(share, random_state=random_state)
-
-    def lost(damping: Damping) -> float:
-        here = backend_of(kept.values) is None
-        biases = fitted_biases(kept, center, damping) if here else offsets(kept, center, damping)
-        if biases is None:
-            return math.inf
-        return float(np.mean((biases.entries(held.rows, held.cols) - held.values) ** 2))
-
-    rows, cols = DAMPING
-    if center != "columns":
-        rows = min(DAMPINGS, key=lambda one: lost((one, cols)))
-    if center != "rows":
-        cols = min(DAMPINGS, key=lambda one: lost((rows, one)))
-    return rows, cols
+def spectral_norm(observations: Observations, values: Array) -> float:
+    """Return σ₁ of the matrix with these values on Ω and 0 elsewhere, and never quite 0."""
+    sigma = partial_svd(sparse(observations, values), 1, tol=1e-3 * float(np.linalg.norm(values))).x.s[0]
+    return max(float(sigma), 1e-12)
 
 
 def _check_name(what: str, value: object, names: Iterable[str], kind: type) -> None:

@@ -13,8 +13,9 @@ from snapimpute.base.files import stored
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.spec import Center, ModelSpec, Weights, best_damping
-from snapimpute.estimator.tuning import Choice, LamPath, Metric, Progress, Search, lam_grid, xi_grid
+from snapimpute.estimator.offsets import Center, KnownCells, best_damping
+from snapimpute.estimator.spec import BoundSpec, ModelSpec, Weights
+from snapimpute.estimator.tuning import Choice, LamPath, Metric, Progress, Search, lams_of, xi_grid
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.solvers import Checkpoint, FitOptions, Result, Solver, named, pick
@@ -22,9 +23,6 @@ from snapimpute.solvers.loop import Callback, run
 from snapimpute.solvers.options import COARSE_ITER, COARSE_TOL, DEFAULT, TUNING
 
 Strength = float | Literal["auto"]
-
-MIN_OBSERVED = 10
-"""With fewer observed cells nothing is held out and nothing is tuned."""
 
 UNTUNED_LAM = 8
 """Place in the grid of the λ that is taken then, about a fiftieth of the largest that matters."""
@@ -42,7 +40,7 @@ class TunedSpec:
 
     def fit(
         self,
-        observations: Observations,
+        observations: Observations | BoundSpec,
         solver: Solver[Any] | str = "auto",
         options: FitOptions = DEFAULT,
         *,
@@ -55,14 +53,14 @@ class TunedSpec:
         Where the discrete penalty is not convex the answer depends on the start:
         λ then comes down the path on which it was chosen.
         """
-        problem = self.spec.problem(observations, self.lam, self.xi)
-        x = x0
+        bound = self.spec.bind(observations)
+        x, problem = x0, bound.problem(self.lam, self.xi)
         if x is None and self.choice is not None and not problem.convex:
             tried = {xi: {c.lam for c in self.choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
             above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
             begin = max(tried[self.xi], default=math.inf)
             first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
-            fit = LamPath(observations, self.spec, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
+            fit = LamPath(bound, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
             # A path that began below the largest λ began at the plain fit there.
             for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
                 for result in fit.down(lams, xi, x):
@@ -71,7 +69,7 @@ class TunedSpec:
 
 
 def tune(
-    observations: Observations,
+    observations: Observations | KnownCells,
     alphabet: Alphabet | ColumnSchema,
     *,
     spectral: str | SpectralPenalty = "nuclear",
@@ -90,7 +88,7 @@ def tune(
 
     Parameters
     ----------
-    observations : Observations
+    observations : Observations or KnownCells
     alphabet : Alphabet or ColumnSchema
     spectral, discrete, weights, lam, xi, center, solver
         As in `SnapImputer`.
@@ -111,25 +109,23 @@ def tune(
     flat: Center = "mean" if isinstance(alphabet, Alphabet) else "columns"
     centers: tuple[Center, ...] = (flat, "biases") if center == "auto" else (center,)
     recipes = [ModelSpec(alphabet, spectral, discrete, one, weights) for one in centers]
-    few = len(observations) < MIN_OBSERVED or min(observations.shape) == 1
+    cells = KnownCells.of(observations)
+    few = cells.too_few
     _check_folds(cv)
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
     xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)
-    _refuse_early(observations, recipes[0], solver, xi)
+    _refuse_early(cells, recipes[0], solver, xi)
     if not few:
-        dampings = [best_damping(observations, one, random_state=options.random_state) for one in centers]
+        dampings = [best_damping(cells, one, random_state=options.random_state) for one in centers]
         recipes = [replace(one, damping=damping) for one, damping in zip(recipes, dampings, strict=True)]
     if len(recipes) == 1 and lam != "auto" and xi != "auto":
         return TunedSpec(recipes[0], lam, xi)
     if few:
-        untuned = lam_grid(observations, recipes[0])[UNTUNED_LAM] if lam == "auto" else lam
+        untuned = lams_of(recipes[0].bind(cells))[UNTUNED_LAM] if lam == "auto" else lam
         return TunedSpec(recipes[0], untuned, 0.0 if xi == "auto" else xi)
-    coarse = options.coarse()
-    searches = [
-        Search(observations, one, metric, cv=cv, solver=solver, options=coarse, progress=progress) for one in recipes
-    ]
-    return _tuned(searches, lam, xi)
+    folds, coarse = cells.folds(cv=cv, seed=options.random_state), options.coarse()
+    return _tuned([Search(one, folds, metric, solver, coarse, progress=progress) for one in recipes], lam, xi)
 
 
 class TuningInterruptedError(KeyboardInterrupt):
@@ -168,12 +164,14 @@ def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tupl
     )
 
 
-def _refuse_early(observations: Observations, spec: ModelSpec, solver: Solver[Any] | str, xi: Strength) -> None:
+def _refuse_early(cells: KnownCells, spec: ModelSpec, solver: Solver[Any] | str, xi: Strength) -> None:
     """Raise now what the solver would object to at the largest ξ, not after an hour at the others."""
     if isinstance(spec.alphabet, ColumnSchema) and all(kind is None for kind in spec.alphabet.kinds):
         return
     strongest = max(xi_grid(spec)) if xi == "auto" else xi
-    pick(spec.problem(observations, 1.0, strongest), solver)
+    if spec.center is not None:  # any offsets will do, and the mean is the cheapest
+        spec = replace(spec, center="mean")
+    pick(spec.bind(cells).problem(1.0, strongest), solver)
 
 
 def _check_folds(cv: object) -> None:

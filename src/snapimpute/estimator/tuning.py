@@ -13,8 +13,9 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.spec import ModelSpec, offsets
-from snapimpute.linalg import LowRank, partial_svd, sparse
+from snapimpute.estimator.offsets import HELD_OUT, KnownCells
+from snapimpute.estimator.spec import BoundSpec, ModelSpec
+from snapimpute.linalg import LowRank
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.solvers import FitOptions, Result, Solver, named
 from snapimpute.solvers.loop import run
@@ -144,7 +145,7 @@ def choose(
     lam: Grid = "auto",
     xi: Grid = "auto",
     metric: Metric = "error",
-    share: float = 0.2,
+    share: float = HELD_OUT,
     cv: int | None = None,
     early: bool = True,
     solver: Solver[Any] | str = "auto",
@@ -192,7 +193,8 @@ def choose(
     True
     """
     fitted = replace(TUNING, **options)
-    search = Search(observations, spec, metric, share, cv, solver, fitted, early=early, progress=progress)
+    folds = KnownCells(observations).folds(share, cv, seed=fitted.random_state)
+    search = Search(spec, folds, metric, solver, fitted, early=early, progress=progress)
     return search.plain(lam, xi).others().choice()
 
 
@@ -203,7 +205,7 @@ def path(
     lam: Grid = "auto",
     xi: Grid = "auto",
     metric: Metric = "error",
-    share: float = 0.2,
+    share: float = HELD_OUT,
     cv: int | None = None,
     solver: Solver[Any] | str = "auto",
     progress: Progress | None = None,
@@ -220,37 +222,32 @@ def path(
     (3, 2)
     """
     fitted = replace(TUNING, **options)
-    search = Search(observations, spec, metric, share, cv, solver, fitted, early=False, progress=progress)
+    folds = KnownCells(observations).folds(share, cv, seed=fitted.random_state)
+    search = Search(spec, folds, metric, solver, fitted, early=False, progress=progress)
     return search.plain(lam, xi).others().choice()
 
 
 class Search:
     """Walks paths, and remembers what they gave; parameters as in `choose`.
 
-    ``folds``, pairs of kept and held-out entries, take the place of ``share`` and
-    ``cv``. First `plain`, the first ξ to try, which is 0 if that is among them;
-    then `others`.
+    ``folds`` are pairs of kept and held-out cells. Call `plain` first: it tries the
+    first ξ, which is 0 if that is among them. `others` tries the rest.
     """
 
     def __init__(
         self,
-        observations: Observations,
         spec: ModelSpec,
+        folds: Sequence[tuple[Observations | KnownCells, Observations]],
         metric: Metric = "error",
-        share: float = 0.2,
-        cv: int | None = None,
         solver: Solver[Any] | str = "auto",
         options: FitOptions = TUNING,
         *,
         early: bool = True,
         progress: Progress | None = None,
-        folds: Sequence[tuple[Observations, Observations]] | None = None,
     ) -> None:
         _check_metric(metric)
         self.metric, self.early, self.progress, self.spec = metric, early, progress, spec
-        if folds is None:
-            folds = _folds(observations, share, cv, options.random_state)
-        self.fits = [LamPath(kept, spec, solver, options) for kept, _ in folds]
+        self.fits = [LamPath(spec.bind(kept), solver, options) for kept, _ in folds]
         self.held = [held for _, held in folds]
         self.tried: list[Candidate] = []
         self.losses: dict[Candidate, Array] = {}
@@ -267,9 +264,9 @@ class Search:
         xi: Grid = "auto",
     ) -> Search:
         """Walk the path of the first ξ."""
-        kept, solver = self.fits[0].observations, self.fits[0].solver
-        self.lams = sorted(_grid("lam", lam, lambda: lam_grid(kept, self.spec)), reverse=True)
-        self.xis = sorted(_grid("xi", xi, lambda: xi_grid(self.spec, solver, kept)))
+        bound, solver = self.fits[0].bound, self.fits[0].solver
+        self.lams = sorted(_grid("lam", lam, lambda: lams_of(bound)), reverse=True)
+        self.xis = sorted(_grid("xi", xi, lambda: xis_of(bound, solver)))
         first = self._path(self.lams, self.xis[0])
         self.late = self.early and isinstance(lam, str) and self.xis[0] == 0
         self.begin = max(first - ABOVE, 0) if self.late else 0
@@ -353,29 +350,19 @@ class Search:
         return Verdict(plain, aware, float(gains.mean()), error, gains.size, self.metric)
 
 
-def _folds(
-    observations: Observations, share: float, cv: int | None, seed: int
-) -> list[tuple[Observations, Observations]]:
-    """Pairs of kept and held-out entries: one split, or ``cv`` of them."""
-    if cv is None:
-        return [observations.split(share, random_state=seed)]
-    return list(observations.kfold(cv, random_state=seed))
-
-
 @dataclass(frozen=True)
 class LamPath:
-    """Fits of one model from a large λ down, each started from the one before; parameters as in `choose`."""
+    """Fits of a bound specification down a path of λ; parameters as in `choose`."""
 
-    observations: Observations
-    spec: ModelSpec
+    bound: BoundSpec
     solver: Solver[Any] | str = "auto"
     options: FitOptions = TUNING
 
     def down(self, lams: Iterable[float], xi: float, x: LowRank | None = None) -> Iterator[Result]:
-        """The fits at every λ in turn, each started from the one before, the first from ``x``."""
+        """Yield the fits at every λ in turn, each started from the one before, the first from ``x``."""
         options = replace(self.options, evaluate_every=self.options.max_iter)
         for lam in lams:
-            result = run(self.spec.problem(self.observations, lam, xi), self.solver, options, x0=x)
+            result = run(self.bound.problem(lam, xi), self.solver, options, x0=x)
             if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
                 raise KeyboardInterrupt(result.status.message)
             x = result.x
@@ -403,29 +390,24 @@ def _check_metric(metric: str) -> None:
 
 
 def largest_lam(observations: Observations, spec: ModelSpec) -> float:
-    """σ₁(P_Ω(O − B)): with the nuclear norm and ξ = 0, X = 0 is optimal from this λ on."""
-    base = offsets(observations, spec.center, spec.damping)
-    values = observations.values
-    if base is not None:
-        values = values - base.entries(observations.rows, observations.cols)
-    return spectral_norm(observations, values)
-
-
-def spectral_norm(observations: Observations, values: Array) -> float:
-    """σ₁ of the matrix with these values on Ω and 0 elsewhere, and never quite 0."""
-    sigma = partial_svd(sparse(observations, values), 1, tol=1e-3 * float(np.linalg.norm(values))).x.s[0]
-    return max(float(sigma), 1e-12)
+    """Return σ₁(P_Ω(O − B)): with the nuclear norm and ξ = 0, X = 0 is optimal from this λ on."""
+    return spec.bind(observations).largest_lam
 
 
 def lam_grid(observations: Observations, spec: ModelSpec) -> list[float]:
-    """λ to try, from the largest down; a single 0 if the penalty brings its own.
+    """Return the λ to try, from the largest down; a single 0 if the penalty brings its own.
 
     The grid is one of thresholds, the same for every penalty: each λ is the one that has its threshold.
     """
-    if not isinstance(spec.spectral, str):
+    return lams_of(spec.bind(observations))
+
+
+def lams_of(bound: BoundSpec) -> list[float]:
+    """Return the grid of λ for a bound specification, as `lam_grid`."""
+    if not isinstance(bound.spec.spectral, str):
         return [0.0]
-    thresholds = largest_lam(observations, spec) * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
-    return [lam_at_threshold(spec.spectral_at, threshold) for threshold in thresholds.tolist()]
+    thresholds = bound.largest_lam * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
+    return [lam_at_threshold(bound.spec.spectral_at, threshold) for threshold in thresholds.tolist()]
 
 
 def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], list[float]]) -> list[float]:
@@ -436,17 +418,15 @@ def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], li
     return [float(one) for one in np.atleast_1d(given)]
 
 
-def xi_grid(
-    spec: ModelSpec, solver: Solver[Any] | str = "auto", observations: Observations | None = None
-) -> list[float]:
-    """ξ to try, 0 first; only that if the penalty brings its own.
+def xi_grid(spec: ModelSpec) -> list[float]:
+    """Return the ξ to try, 0 first; only that if the penalty brings its own."""
+    return [spec.xi_unit * step for step in XI_STEPS] if spec.xi_is_open else [0.0]
 
-    With observations, a ξ to which the solver objects is left out: there are solvers that need one above 0.
-    """
-    if not spec.xi_is_open:
-        return [0.0]
-    grid = [spec.xi_unit * step for step in XI_STEPS]
-    if observations is None or (isinstance(solver, str) and solver == "auto"):
+
+def xis_of(bound: BoundSpec, solver: Solver[Any] | str) -> list[float]:
+    """Return the grid of ξ, without those to which the solver objects: some need a ξ above 0."""
+    grid = xi_grid(bound.spec)
+    if not bound.spec.xi_is_open or (isinstance(solver, str) and solver == "auto"):
         return grid
     kind = named(solver)
-    return [xi for xi in grid if kind.objection(spec.problem(observations, 1.0, xi)) is None] or grid
+    return [xi for xi in grid if kind.objection(bound.problem(1.0, xi)) is None] or grid

@@ -12,7 +12,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.foldin import fold_in
 from snapimpute.estimator.model import Model
-from snapimpute.estimator.spec import ModelSpec, offsets
+from snapimpute.estimator.spec import BoundSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem
@@ -60,10 +60,10 @@ def merged(old: Observations, new: Observations) -> Observations:
     return Observations.from_coo(rows[first], cols[first], values[first], (m, n))
 
 
-def grown(model: Model, spec: ModelSpec, known: Observations) -> LowRank:
+def grown(model: Model, bound: BoundSpec) -> LowRank:
     """The factors of a model with those of new rows and columns, by their cells in the old columns and rows."""
-    x, (m, n) = model.x, known.shape
-    base = offsets(known, spec.center, spec.damping)
+    x, known, base = model.x, bound.observations, bound.offsets
+    m, n = known.shape
     targets = known.values - (0.0 if base is None else base.entries(known.rows, known.cols))
     U = _folded(known.rows, known.cols, targets, (m, x.shape[1]), x.U * x.s, x.V, model.shrink)
     V = _folded(known.cols, known.rows, targets, (n, x.shape[0]), x.V * x.s, x.U, model.shrink)

@@ -180,7 +180,7 @@ class Fitting:
         from snapimpute.app.cli.wording import in_options
         from snapimpute.backends import backend_named
         from snapimpute.estimator.decide import Decide
-        from snapimpute.estimator.spec import CENTERS
+        from snapimpute.estimator.offsets import CENTERS
         from snapimpute.penalties import DISCRETE, SPECTRAL
         from snapimpute.solvers import SOLVERS
         from snapimpute.solvers.options import ALPHABET_TERMS, PRECISIONS
