@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from snapimpute import datasets
 from tests.helpers import ROOT
 from tools.storeys import PICTURE, arrows
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DIRECTIVES = ("{toctree}", "{eval-rst}", "{literalinclude}", "{include}")
+TO_COPY = sorted((ROOT / "examples").glob("own_*.py"))
+"""Examples that pages show in full, for readers to begin from; they end with what they print, as a comment."""
+
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 _spec = importlib.util.spec_from_file_location("refresh_docs", ROOT / "tools" / "refresh_docs.py")
@@ -64,8 +68,8 @@ def test_every_block_of_code_is_run(page):
     for kind, body in re.findall(r"^```(\S+)[^\n]*\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL):
         shown = ("text",) if page.parent.name == "results" else ()  # what a study has printed
         assert kind in ("python", "console", *DIRECTIVES, *shown), f"who runs a block of {kind or 'nothing'}?"
-        if kind == "python":
-            assert body.startswith(">>> "), f"begin the example with >>>, so that it is run:\n{body[:80]}"
+        if kind == "python" and body not in map(text, TO_COPY):
+            assert body.startswith(">>> "), f"begin with >>>, or copy a file of examples as it is:\n{body[:80]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -118,7 +122,19 @@ def test_the_site_builds_without_a_warning(tmp_path):
     shutil.rmtree(tmp_path)
 
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+@pytest.mark.parametrize("example", TO_COPY, ids=lambda path: path.stem)
+def test_examples_to_copy_print_what_they_say(example, capsys, monkeypatch):
+    """An example to begin from runs, prints what its last lines say, and stands on a page."""
+    monkeypatch.setattr(datasets, "REGISTRY", datasets.REGISTRY.copy())  # an example adds to it
+    runpy.run_path(str(example), run_name="__main__")
+    printed = "".join(f"# {line}\n" for line in capsys.readouterr().out.splitlines())
+    assert text(example).endswith(f"# It prints:\n{printed}"), printed
+    shown = [page for page in PAGES if text(example).partition("\n")[0] in text(page)]
+    assert shown, "show it on a page"
+    assert all(refresh.pasted(text(page)) == text(page) for page in shown), "python tools/refresh_docs.py PAGE"
+
+
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {*TO_COPY})
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

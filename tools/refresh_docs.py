@@ -1,4 +1,4 @@
-"""Run the `console` blocks of pages and write what they print into the pages.
+"""Run the `console` blocks of pages and write what they print into the pages; paste examples in again.
 
     python tools/refresh_docs.py docs/command.md README.md
 
@@ -21,6 +21,8 @@ from pathlib import Path
 
 COLUMNS = "110"
 FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = Path(__file__).parents[1] / "examples"
 TIMES = re.compile(r"\b\d[\d.,]* (?:µs|ms|s|min|h)(?: \d+ (?:s|min))? in all")
 PROGRESS = re.compile(r"; at most .* left$")
 """What differs from run to run."""
@@ -105,12 +107,24 @@ def refreshed(text: str, folder: Path) -> str:
     return FENCE.sub(again, text)
 
 
+def pasted(text: str) -> str:
+    """A page with the examples of now: a block that begins with the first line of one is that example."""
+    examples = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("own_*.py"))]
+    by_first_line = {example.splitlines()[0]: example for example in examples}
+
+    def again(found: re.Match[str]) -> str:
+        body = found[1]
+        return f"```python\n{by_first_line.get(body.splitlines()[0], body)}```"
+
+    return PYTHON.sub(again, text)
+
+
 def main() -> None:
     """Refresh the pages named."""
     for name in sys.argv[1:]:
         page = Path(name)
         with tempfile.TemporaryDirectory() as folder:
-            page.write_text(refreshed(page.read_text(encoding="utf-8"), Path(folder)), encoding="utf-8")
+            page.write_text(refreshed(pasted(page.read_text(encoding="utf-8")), Path(folder)), encoding="utf-8")
 
 
 if __name__ == "__main__":
