@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from snapimpute.base.errors import ArgumentError, MissingPackageError, Part, Setting
 from snapimpute.linalg.backend import Backend
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def backend_named(backend: str) -> Backend | None:
         return None
     kind, _, device = backend.partition(":") if isinstance(backend, str) else ("", "", "")
     if kind != "torch" and backend != "dask":
-        raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
+        raise ArgumentError.must("backend", backend, f"be one of {', '.join(map(repr, BACKENDS))}")
     try:
         if kind == "dask":
             from snapimpute.backends.dask.backend import dask_backend
@@ -41,7 +42,7 @@ def backend_named(backend: str) -> Backend | None:
             return dask_backend()
         from snapimpute.backends.torch.backend import torch_backend
     except ModuleNotFoundError as err:
-        raise _missing(f'backend="{backend}"', kind, err) from None
+        raise _missing(Setting("backend", backend), kind, err) from None
     return torch_backend(device or None)
 
 
@@ -71,8 +72,8 @@ def cluster(client: Any = None) -> Cluster:
     return Cluster.of(client)
 
 
-def _missing(what: str, kind: str, err: ModuleNotFoundError) -> Exception:
+def _missing(what: Part, kind: str, err: ModuleNotFoundError) -> Exception:
     """Say in words that a package is not installed; return the error itself if it is of something else."""
     if err.name not in ("torch", "dask", "distributed"):
         return err
-    return ImportError(f"{what} needs {err.name}, which is not installed: {INSTALL[kind]}")
+    return MissingPackageError("backend", kind, what, f" needs {err.name}, which is not installed: {INSTALL[kind]}")

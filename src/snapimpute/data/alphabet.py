@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.base.errors import ArgumentError, Setting, Value
 from snapimpute.base.files import stored
 
 MAX_SYMBOLS = 10_000
@@ -148,9 +149,15 @@ class Alphabet:
         strange = np.flatnonzero(out < 0)
         if strange.size:
             where = f" at {place(int(strange[0]))}" if place is not None else ""
-            raise ValueError(
-                f"{strange.size} value(s) not in {self!r}, the first is {values.flat[strange[0]]!r}{where}: "
-                f"correct the data or the alphabet, or name a code for missing in missing="
+            first = values.flat[strange[0]]
+            raise ArgumentError(
+                "values",
+                first,
+                f"{strange.size} value(s) not in ",
+                Value("alphabet", self),
+                f", the first is {first!r}{where}: correct the data or the alphabet, or name a code for missing, "
+                "such as ",
+                Setting("missing", [first]),
             )
         return out.reshape(values.shape)
 
@@ -173,7 +180,7 @@ class Alphabet:
         values = np.asarray(x, dtype=np.float64) + np.asarray(offset, dtype=np.float64)
         lost = int(np.isnan(values).sum())
         if lost:
-            raise ValueError(f"cannot snap {lost} NaN value(s) to {self!r}")
+            raise ArgumentError("x", np.nan, f"cannot snap {lost} NaN value(s) to ", Value("alphabet", self))
         return self._nearest(values)
 
     def _nearest(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -222,10 +229,9 @@ class Alphabet:
             raise ValueError("symbol frequencies need at least one value")
         inside = self.contains(flat)
         if not inside.all():
-            raise ValueError(
-                f"{int((~inside).sum())} of {flat.size} values are not in {self!r}, "
-                f"the first is {flat[~inside][0]:.15g}"
-            )
+            first = float(flat[~inside][0])
+            count = f"{int((~inside).sum())} of {flat.size} values are not in "
+            raise ArgumentError("values", first, count, Value("alphabet", self), f", the first is {first:.15g}")
         return np.bincount(self.indices(flat), minlength=len(self)) / flat.size
 
 
@@ -244,7 +250,7 @@ def _as_floats(spec: ArrayLike) -> NDArray[np.float64]:
             raise TypeError
         return given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"cannot read an alphabet from {spec!r}: {_HELP}") from None
+        raise ArgumentError("alphabet", spec, f"cannot read an alphabet from {spec!r}: {_HELP}") from None
 
 
 def _parse(spec: str) -> NDArray[np.float64]:
@@ -259,7 +265,7 @@ def _parse(spec: str) -> NDArray[np.float64]:
         else:
             return np.array([float(p) for p in spec.split(",")])
     except (ValueError, ZeroDivisionError):
-        raise ValueError(f"cannot read an alphabet from {spec!r}: {_HELP}") from None
+        raise ArgumentError("alphabet", spec, f"cannot read an alphabet from {spec!r}: {_HELP}") from None
     if step <= 0 or last < first:
         raise ValueError(f"alphabet range {spec!r} must rise: first:last or first:last:step with step > 0")
     count = math.floor((last - first) / step) + 1

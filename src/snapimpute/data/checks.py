@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.base.errors import ArgumentError, Part, Value
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 
 Labels = Sequence[Any] | NDArray[Any]
@@ -63,9 +64,9 @@ def check_shape(shape: tuple[int, int]) -> tuple[int, int]:
     try:
         m, n = (operator.index(side) for side in shape)
     except (TypeError, ValueError):
-        raise ValueError(f"shape must be two whole numbers (rows, columns), got {shape!r}") from None
+        raise ArgumentError.must("shape", shape, "be two whole numbers (rows, columns)") from None
     if not (0 < m <= MAX_SIDE and 0 < n <= MAX_SIDE):
-        raise ValueError(f"shape must be positive and at most {MAX_SIDE} a side, got {shape!r}")
+        raise ArgumentError.must("shape", shape, f"be positive and at most {MAX_SIDE} a side")
     return m, n
 
 
@@ -85,15 +86,14 @@ def refuse(
     rows: NDArray[Any],
     cols: NDArray[Any],
     values: NDArray[np.float64],
-    what: str,
+    what: Sequence[Part],
     do: str,
 ) -> None:
     """Raise for the cells marked bad: how many, the first, and what to do."""
     if bad.any():
         i = int(np.argmax(bad))
-        raise ValueError(
-            f"{int(bad.sum())} value(s) {what}, the first is {values[i]:.15g} at cell ({rows[i]}, {cols[i]}): {do}"
-        )
+        where = f", the first is {values[i]:.15g} at cell ({rows[i]}, {cols[i]}): "
+        raise ArgumentError("values", float(values[i]), f"{int(bad.sum())} value(s) ", *what, where, do)
 
 
 def on_symbols(
@@ -102,7 +102,7 @@ def on_symbols(
     """Return the values exactly on the symbols; a value off them is an error."""
     symbols = Alphabet.of(alphabet)
     bad = ~symbols.contains(values)
-    refuse(bad, rows, cols, values, f"not in {symbols!r}", "correct the data or the alphabet")
+    refuse(bad, rows, cols, values, ["not in ", Value("alphabet", symbols)], "correct the data or the alphabet")
     return symbols.snap(values)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Index
 from snapimpute.data.alphabet import AlphabetLike
@@ -124,7 +125,7 @@ class Observations:
         shape = check_shape(shape)
         check_range(r, shape[0], "row", r, c)
         check_range(c, shape[1], "column", r, c)
-        refuse(~np.isfinite(v), r, c, v, "not finite", "drop missing cells or write them as absent")
+        refuse(~np.isfinite(v), r, c, v, ["not finite"], "drop missing cells or write them as absent")
         if alphabet is not None:
             v = on_symbols(alphabet, r, c, v)
         order = canonical_order(r, c, v, shape)
@@ -234,7 +235,7 @@ class Observations:
         v = as_float(values)
         if v.shape != self.values.shape:
             raise ValueError(f"expected {len(self)} values, one for each observed cell, got shape {v.shape}")
-        refuse(~np.isfinite(v), self.rows, self.cols, v, "not finite", "give finite values")
+        refuse(~np.isfinite(v), self.rows, self.cols, v, ["not finite"], "give finite values")
         return self._with(values=frozen(v))
 
     def labelled(self, row_labels: Labels | None, col_labels: Labels | None) -> Observations:
@@ -305,7 +306,7 @@ class Observations:
         (16, 4)
         """
         if not 0 < share < 1:
-            raise ValueError(f"share must lie between 0 and 1 (both excluded), got {share}")
+            raise ArgumentError.must("share", share, "lie between 0 and 1 (both excluded)")
         rng = np.random.default_rng(random_state)
         if per == "entries":
             held = np.zeros(len(self), dtype=bool)
@@ -315,7 +316,7 @@ class Observations:
             out = np.floor(share * counts + 1e-9)  # 0.29 * 100 is 28.999999999999996
             held = _rank_in_row(self, rng) < np.minimum(out, counts - 1)[self.rows]
         else:
-            raise ValueError(f'per must be "entries" or "row", got {per!r}')
+            raise ArgumentError.must("per", per, 'be "entries" or "row"')
         if not held.any() or held.all():
             raise ValueError(
                 f"a share of {share} of {len(self)} entries ({per}) leaves one side empty: change the share"
@@ -325,7 +326,7 @@ class Observations:
     def kfold(self, k: int = 5, *, random_state: int = 0) -> Iterator[tuple[Observations, Observations]]:
         """Yield k pairs (kept, held out); every entry is held out exactly once."""
         if not 2 <= k <= len(self):
-            raise ValueError(f"k must be between 2 and the number of observed entries ({len(self)}), got {k}")
+            raise ArgumentError.must("k", k, f"be between 2 and the number of observed entries ({len(self)})")
         fold = np.empty(len(self), dtype=np.int64)
         fold[np.random.default_rng(random_state).permutation(len(self))] = np.arange(len(self)) % k
         return ((self.take(fold != i), self.take(fold == i)) for i in range(k))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
@@ -241,7 +242,9 @@ def _position(key: Any, columns: int, names: Sequence[Any] | None) -> int:
     if isinstance(key, int | np.integer) and not isinstance(key, bool) and -columns <= key < columns:
         return int(key) % columns
     known = f"; they are {', '.join(map(repr, list(names)[:MOST_LEVELS]))}" if names is not None else ""
-    raise ValueError(f"alphabet names the column {key!r}, which is none of the {columns} columns{known}")
+    raise ArgumentError(
+        "alphabet", key, f"alphabet names the column {key!r}, which is none of the {columns} columns{known}"
+    )
 
 
 def _inferred(
@@ -249,7 +252,7 @@ def _inferred(
 ) -> list[Alphabet | None]:
     """The alphabet of each column by its values; if ``together``, one for all where that has few symbols."""
     if levels is None:
-        raise ValueError('alphabet="infer" needs a table to look at')
+        raise ArgumentError("alphabet", "infer", Setting("alphabet", "infer"), " needs a table to look at")
     found = [levels(col) for col in cols]
     if together:
         union = _union([one for one in found if one.count])
@@ -273,8 +276,12 @@ def _from_levels(levels: Levels) -> Alphabet:
         return Alphabet(levels.values.astype(np.float64))
     labels = [str(one) for one in levels.values]
     if len(labels) > 2 and not levels.ordered:
-        raise ValueError(
+        raise ArgumentError(
+            "alphabet",
+            "infer",
             f"found the labels {', '.join(map(repr, labels))}, but not their order: "
-            f"give them from lowest to highest, such as alphabet={labels}, or as an ordered categorical"
+            "give them from lowest to highest, such as ",
+            Setting("alphabet", labels),
+            ", or as an ordered categorical",
         )
     return Alphabet.of(labels)

@@ -28,6 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from snapimpute.base.errors import ArgumentError, Setting, Value
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, is_missing
@@ -163,12 +164,14 @@ class Table(ABC):
         except ValueError as err:
             raise self.unreadable(col, err) from None
 
-    def unreadable(self, col: int, why: object) -> ValueError:
+    def unreadable(self, col: int, why: object) -> ArgumentError:
         """The error for a column that holds something else."""
         name = col if self.names is None else self.names[col]
-        return ValueError(
+        return ArgumentError(
+            "X",
+            name,
             f"column {name!r} cannot be read: {why}; convert it to integers or floats, "
-            f"give its labels as alphabet, or leave it out"
+            "give its labels as alphabet, or leave it out of the table",
         )
 
     def check_fillable(self) -> None:
@@ -185,7 +188,7 @@ class Table(ABC):
         """Refuse values that are not in the alphabet of their column, naming the first cells and the count."""
         if self.checked:
             return
-        bad: dict[Alphabet, tuple[int, list[str]]] = {}
+        bad: dict[Alphabet, tuple[int, float, list[str]]] = {}
         for rows, cols, values in self.pieces():
             for kind, alphabet in enumerate(self.schema.kinds):
                 inside = np.arange(cols.size)[self.schema.inside(kind, cols)]
@@ -194,16 +197,20 @@ class Table(ABC):
                 if found.size and alphabet is None:
                     raise ValueError(f"{self.place(int(rows[found[0]]), int(cols[found[0]]))} is not finite")
                 if found.size and alphabet is not None:
-                    count, named = bad.get(alphabet, (0, []))
+                    count, value, named = bad.get(alphabet, (0, float(values[found[0]]), []))
                     more = found[: NAMED_CELLS - len(named)]
                     named += [f"{values[i]:.15g} at {self.place(int(rows[i]), int(cols[i]))}" for i in more]
-                    bad[alphabet] = count + found.size, named
-        for alphabet, (count, (first, *others)) in bad.items():
+                    bad[alphabet] = count + found.size, value, named
+        for alphabet, (count, value, (first, *others)) in bad.items():
             then = f" (then {'; '.join(others)})" if others else ""
-            raise ValueError(
-                f"{count} value(s) not in {alphabet!r}, the first is {first}{then}: correct the data or the "
-                "alphabet; a code for missing (such as -1 or 99) must become NaN or null before, or be named in "
-                "missing="
+            raise ArgumentError(
+                "X",
+                value,
+                f"{count} value(s) not in ",
+                Value("alphabet", alphabet),
+                f", the first is {first}{then}: correct the data or the alphabet; a code for missing must become "
+                "NaN or null before, or be named with ",
+                Setting("missing", [99]),
             )
         self.checked = True
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from snapimpute.base.errors import ArgumentError, Name, Setting
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet
@@ -48,16 +49,22 @@ MOST_NUMBERS = 1 << 26
 def check_decide(decide: object) -> Decide:
     """Refuse what is no rule."""
     if decide not in get_args(Decide):
-        raise ValueError(f"decide must be one of {', '.join(map(repr, get_args(Decide)))}, got {decide!r}")
+        raise ArgumentError.must("decide", decide, f"be one of {', '.join(map(repr, get_args(Decide)))}")
     return decide  # type: ignore[return-value]
 
 
 def check_confidence(value: object, decide: object) -> float:
     """Refuse a least confidence that is no probability, or that a rule without probabilities cannot use."""
     if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-        raise ValueError(f"min_confidence must be a number from 0 to 1, got {value!r}")
+        raise ArgumentError.must("min_confidence", value, "be a number from 0 to 1")
     if float(value) > 0 and decide == "nearest":
-        raise ValueError('min_confidence needs probabilities, which there are none of with decide="nearest"')
+        raise ArgumentError(
+            "min_confidence",
+            value,
+            Name("min_confidence"),
+            " needs probabilities, which there are none of with ",
+            Setting("decide", "nearest"),
+        )
     return float(value)
 
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from snapimpute.backends import backend_named
 from snapimpute.base.display import html_of
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
@@ -268,11 +269,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if isinstance(X, Table):
             return X
         if self.continuous not in ("fit", "passthrough"):
-            raise ValueError(f'continuous must be "fit" or "passthrough", got {self.continuous!r}')
+            raise ArgumentError.must("continuous", self.continuous, 'be "fit" or "passthrough"')
         if isinstance(self.missing, str) or not isinstance(self.missing, Sequence | np.ndarray):
-            raise ValueError(f'missing must be a list of values such as [-99, "?"], got {self.missing!r}')
+            raise ArgumentError.must("missing", self.missing, 'be a list of values such as [-99, "?"]')
         if self.alphabet is None:
-            raise ValueError(_no_alphabet(read_table(X, "infer", missing=self.missing)))
+            raise _no_alphabet(read_table(X, "infer", missing=self.missing))
         table = read_table(X, self.alphabet, missing=self.missing, leave=self.continuous == "passthrough")
         logger.info("alphabet: %s", table.schema.describe())
         return table
@@ -523,7 +524,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if shape:
             raise ValueError(f"row must be one position, got shape {shape}")
         if not isinstance(k, Integral) or k < 1:
-            raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+            raise ArgumentError.must("k", k, "be a whole number, at least 1")
         open_ = self._model.schema.discrete.copy()
         open_[self._observed.cols[slice(*self._observed.by_row.indptr[[r[0], r[0] + 1]])]] = False
         cols = np.flatnonzero(open_)
@@ -678,8 +679,8 @@ def complete(X: Any, alphabet: Any = None, **params: Any) -> Any:
     return SnapImputer(alphabet, **params).fit_transform(X)
 
 
-def _no_alphabet(table: Table) -> str:
-    """What to say where no alphabet is given."""
+def _no_alphabet(table: Table) -> ArgumentError:
+    """Return the error for no alphabet, with the values found as one."""
     one, hint, names = table.schema.one, "", []
     found = [levels.values for levels in map(table.levels, range(table.shape[1])) if levels.count]
     if one is not None:
@@ -689,4 +690,5 @@ def _no_alphabet(table: Table) -> str:
     if 0 < len(names) <= _SHOWN_VALUES:
         shown = ", ".join(names)
         hint = f"; the values found are {shown}, so alphabet=[{shown}] if there are no others"
-    return f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'
+    told = f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'
+    return ArgumentError("alphabet", None, told)

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
@@ -148,22 +149,34 @@ class ModelSpec:
             raise ValueError(f"discrete={self.discrete!r} has one alphabet, the table has several: name the penalty")
         if self.center is not None and self.center not in CENTERS:
             names = ", ".join(map(repr, CENTERS))
-            raise ValueError(f"center must be None or one of {names}, got {self.center!r}")
+            raise ArgumentError.must("center", self.center, f"be None or one of {names}")
         if self.theta is not None and self.spectral not in WITH_THETA:
-            raise ValueError(f"theta={self.theta:g} has no use with spectral={self.spectral!r}")
+            raise ArgumentError(
+                "theta",
+                self.theta,
+                Setting("theta", self.theta),
+                " has no use with ",
+                Setting("spectral", self.spectral),
+            )
         self._check_weights()
 
     def _check_weights(self) -> None:
         if self.weights is None:
             return
         if isinstance(self.weights, str) and self.weights != "frequency":
-            raise ValueError(f'weights must be None, "frequency" or one number a symbol, got {self.weights!r}')
+            raise ArgumentError.must("weights", self.weights, 'be None, "frequency" or one number a symbol')
         if not (
             isinstance(self.discrete, str)
             and self.discrete in DISCRETE_BY_XI
             and DISCRETE_BY_XI[self.discrete].weighted
         ):
-            raise ValueError(f"discrete={self.discrete!r} takes no weights here, got weights={self.weights!r}")
+            raise ArgumentError(
+                "weights",
+                self.weights,
+                Setting("discrete", self.discrete),
+                " takes no weights here, got ",
+                Setting("weights", self.weights),
+            )
 
     @property
     def lam_is_open(self) -> bool:
@@ -332,4 +345,4 @@ def spectral_norm(observations: Observations, values: Array) -> float:
 def _check_name(what: str, value: object, names: Iterable[str], kind: type) -> None:
     if isinstance(value, kind) or (isinstance(value, str) and value in names):
         return
-    raise ValueError(f"{what} must be one of {', '.join(map(repr, names))} or a {kind.__name__}, got {value!r}")
+    raise ArgumentError.must(what, value, f"be one of {', '.join(map(repr, names))} or a {kind.__name__}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
+from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.base.files import stored
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
@@ -176,7 +177,7 @@ def _refuse_early(cells: KnownCells, spec: ModelSpec, solver: Solver[Any] | str,
 
 def _check_folds(cv: object) -> None:
     if cv is not None and (not isinstance(cv, Integral) or cv < 2):
-        raise ValueError(f"cv must be a whole number of folds, at least 2, or None, got {cv!r}")
+        raise ArgumentError.must("cv", cv, "be a whole number of folds, at least 2, or None")
 
 
 def _check_strength(name: str, value: object, is_open: bool, penalty: str) -> Strength:
@@ -184,7 +185,9 @@ def _check_strength(name: str, value: object, is_open: bool, penalty: str) -> St
     if isinstance(value, str) and value == "auto":
         return "auto" if is_open else 0.0
     if not isinstance(value, Real):
-        raise ValueError(f'{name} must be a number or "auto", got {value!r}')
+        raise ArgumentError.must(name, value, 'be a number or "auto"')
     if not is_open:
-        raise ValueError(f'{name}={value} has no use with {penalty}: leave {name}="auto"')
+        raise ArgumentError(
+            name, value, Setting(name, value), f" has no use with {penalty}: leave ", Setting(name, "auto")
+        )
     return float(value)

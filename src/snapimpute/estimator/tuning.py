@@ -9,6 +9,7 @@ from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
@@ -386,7 +387,7 @@ def losses(metric: Metric, held: Observations, estimate: Array, book: ColumnSche
 
 def _check_metric(metric: str) -> None:
     if metric not in get_args(Metric):
-        raise ValueError(f'metric must be "error", "mae" or "rmse", got {metric!r}')
+        raise ArgumentError.must("metric", metric, 'be "error", "mae" or "rmse"')
 
 
 def largest_lam(observations: Observations, spec: ModelSpec) -> float:
@@ -414,7 +415,7 @@ def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], li
     if isinstance(given, str) and given == "auto":
         return auto()
     if isinstance(given, str) or np.size(given) == 0:
-        raise ValueError(f'{name} must be a number, a list of numbers or "auto", got {given!r}')
+        raise ArgumentError.must(name, given, 'be a number, a list of numbers or "auto"')
     return [float(one) for one in np.atleast_1d(given)]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Index
 from snapimpute.data.observations import Observations
 
@@ -124,7 +125,7 @@ class DampedBiases:
         """
         for name, damping in (("damping_rows", damping_rows), ("damping_cols", damping_cols)):
             if not damping >= 0:
-                raise ValueError(f"{name} must be a number, 0 or larger, got {damping!r}")
+                raise ArgumentError.must(name, damping, "be a number, 0 or larger")
         if max_sweeps < 1 or not tol >= 0:
             raise ValueError(f"max_sweeps must be at least 1 and tol at least 0, got {max_sweeps!r} and {tol!r}")
         rows, cols, (m, n) = observations.rows, observations.cols, observations.shape

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.base.errors import ArgumentError, Value
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 
 __all__ = [
@@ -184,7 +185,7 @@ def reliability(truth: ArrayLike, probabilities: ArrayLike, alphabet: AlphabetLi
     if p.shape != (o.size, len(symbols)):
         raise ValueError(f"expected probabilities of shape ({o.size}, {len(symbols)}), got {p.shape}")
     if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
+        raise ArgumentError.must("bins", bins, "be at least 1")
     return binned(p.max(axis=1), _codes(symbols, o, "truth") == np.argmax(p, axis=1), bins=bins)
 
 
@@ -263,8 +264,12 @@ def _codes(symbols: Alphabet, values: NDArray[np.float64], name: str | None) -> 
     if name is not None:
         outside = ~symbols.contains(values)
         if outside.any():
-            raise ValueError(
-                f"{int(outside.sum())} of {values.size} values of {name} are not in {symbols!r}, the first is "
-                f"{values[outside][0]:g}: snap the estimate to the alphabet, or correct the data"
+            first = float(values[outside][0])
+            raise ArgumentError(
+                str(name),
+                first,
+                f"{int(outside.sum())} of {values.size} values of {name} are not in ",
+                Value("alphabet", symbols),
+                f", the first is {first:g}: snap the estimate to the alphabet, or correct the data",
             )
     return symbols.indices(values)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.linalg._tall import inner, times
 from snapimpute.linalg.backend import COLUMNS, ROWS, backend_of, full_beside, put_beside
@@ -136,9 +137,9 @@ def partial_svd(
 
 def _check_arguments(operator: MatrixOperator, k: int, warm_start: Array | None, max_rank: int | None) -> None:
     if k < 0:
-        raise ValueError(f"k must be at least 0, got {k}")
+        raise ArgumentError.must("k", k, "be at least 0")
     if max_rank is not None and max_rank < 0:
-        raise ValueError(f"max_rank must be at least 0 or None, got {max_rank}")
+        raise ArgumentError.must("max_rank", max_rank, "be at least 0 or None")
     n = operator.shape[1]
     if warm_start is not None and (warm_start.ndim != 2 or warm_start.shape[0] != n):
         raise ValueError(f"warm_start must have the {n} rows of a right vector, got shape {warm_start.shape}")

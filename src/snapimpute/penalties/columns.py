@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
@@ -42,7 +43,7 @@ class ByColumn(DiscretePenalty):
                 raise TypeError(f"each column has a DiscretePenalty of its own or None, got {penalty!r}")
         used = self.which
         if used.ndim != 1 or used.dtype.kind not in "iu" or not used.size:
-            raise ValueError(f"which must be a flat list of integers, one for each column, got {which!r}")
+            raise ArgumentError.must("which", which, "be a flat list of integers, one for each column")
         if used.min() < 0 or used.max() >= len(self.penalties):
             raise ValueError(
                 f"which must lie in 0..{len(self.penalties) - 1}, the positions of the penalties, "

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array, CellMap
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
@@ -373,7 +374,7 @@ class Ridge(CellPenalty):
     def __init__(self, center: float, xi: float) -> None:
         self.center = float(center)
         if not np.isfinite(self.center):
-            raise ValueError(f"center must be finite, got {center}")
+            raise ArgumentError.must("center", center, "be finite")
         self.xi = check_strength(xi)
 
     def __repr__(self) -> str:
@@ -418,14 +419,14 @@ class Ridge(CellPenalty):
 def check_step(step: float) -> float:
     """A finite step above 0."""
     if not 0 < step < np.inf:
-        raise ValueError(f"step must be a finite number above 0, got {step}")
+        raise ArgumentError.must("step", step, "be a finite number above 0")
     return float(step)
 
 
 def check_strength(xi: float) -> float:
     """A finite ξ, at least 0."""
     if not (np.isfinite(xi) and xi >= 0):
-        raise ValueError(f"xi must be a finite number, at least 0, got {xi}")
+        raise ArgumentError.must("xi", xi, "be a finite number, at least 0")
     return float(xi)
 
 
@@ -439,5 +440,5 @@ def check_weights(weights: ArrayLike | None, alphabet: Alphabet) -> Array:
             f"weights must hold one number for each of the {len(alphabet)} symbols, got shape {out.shape}"
         )
     if not (np.isfinite(out).all() and (out >= 0).all()):
-        raise ValueError(f"weights must be finite and at least 0, got {out.tolist()}")
+        raise ArgumentError.must("weights", out.tolist(), "be finite and at least 0")
     return out

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 
@@ -196,7 +197,7 @@ class TruncatedNuclear(SpectralPenalty):
         _check_positive("lam", self.lam, zero=True)
         given: object = self.r
         if not (isinstance(given, Integral) and int(given) >= 0):
-            raise ValueError(f"r must be a whole number, at least 0, got {given!r}")
+            raise ArgumentError.must("r", given, "be a whole number, at least 0")
 
     @property
     def untouched(self) -> int:
@@ -282,7 +283,7 @@ class SCAD(SpectralPenalty):
     def __post_init__(self) -> None:
         _check_positive("lam", self.lam, zero=True)
         if not (np.isfinite(self.a) and self.a > 2):
-            raise ValueError(f"a must be a finite number above 2, got {self.a}")
+            raise ArgumentError.must("a", self.a, "be a finite number above 2")
 
     def value(self, s: ArrayLike) -> float:
         """Σ_i of the three pieces."""
@@ -371,5 +372,5 @@ def lam_at_threshold(build: Callable[[float], SpectralPenalty], target: float, s
 
 def _check_positive(name: str, value: float, *, zero: bool = False) -> float:
     if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise ValueError(f"{name} must be a finite number {'at least' if zero else 'above'} 0, got {value}")
+        raise ArgumentError.must(name, value, f"be a finite number {'at least' if zero else 'above'} 0")
     return float(value)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array, CellMap
 from snapimpute.data.alphabet import AlphabetLike
@@ -83,7 +84,7 @@ class FractionalL0(TabulatedPenalty):
     def __init__(self, alphabet: AlphabetLike, xi: float, alpha: float, weights: ArrayLike | None = None) -> None:
         super().__init__(alphabet, xi, weights)
         if not 0 < alpha < np.inf:
-            raise ValueError(f"alpha must be a finite number above 0, got {alpha}")
+            raise ArgumentError.must("alpha", alpha, "be a finite number above 0")
         self.alpha = float(alpha)
 
     def _shape(self) -> dict[str, float]:
@@ -162,7 +163,7 @@ class Lp(TabulatedPenalty):
     def __init__(self, alphabet: AlphabetLike, xi: float, p: float, weights: ArrayLike | None = None) -> None:
         super().__init__(alphabet, xi, weights)
         if not 0 < p < 1:
-            raise ValueError(f"p must lie between 0 and 1 (both excluded; there are L0 and L1), got {p}")
+            raise ArgumentError.must("p", p, "lie between 0 and 1 (both excluded; there are L0 and L1)")
         self.p = float(p)
 
     def _shape(self) -> dict[str, float]:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
@@ -241,7 +242,7 @@ class Problem:
             Of the envelope; 1 is the one that the recursion minimises.
         """
         if objective not in ("E", "P"):
-            raise ValueError(f'objective must be "E" or "P", got {objective!r}')
+            raise ArgumentError.must("objective", objective, 'be "E" or "P"')
         observed = self.at_observed(x) if x_observed is None else x_observed
         fit = self.fit(observed)
         return Terms(fit, self.spectral.value(x.s), self._discrete_value(x, observed, objective, gamma))

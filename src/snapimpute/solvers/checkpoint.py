@@ -29,6 +29,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as as_safetensors
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored, write_atomically
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.linalg import LowRank, Sample
@@ -112,7 +113,7 @@ class Checkpoint:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
         if not self.every_seconds >= 0:
-            raise ValueError(f"every_seconds must be at least 0, got {self.every_seconds}")
+            raise ArgumentError.must("every_seconds", self.every_seconds, "be at least 0")
 
     @classmethod
     def of(cls, given: Checkpoint | str | os.PathLike[str]) -> Checkpoint:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from snapimpute.backends import backend_named
+from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.linalg import LowRank
 from snapimpute.linalg.backend import backend_of
@@ -200,7 +201,12 @@ def _check_elsewhere(problem: Problem, solver: Solver[Any], backend: str) -> Non
     """Refuse what only numpy can do."""
     require(solver, "anywhere")
     if not isinstance(problem.loss, Squares):
-        raise ValueError(f'backend="{backend}" knows the least-squares fit only, not {problem.loss!r}: use "cpu"')
+        raise ArgumentError(
+            "backend",
+            backend,
+            Setting("backend", backend),
+            f' knows the least-squares fit only, not {problem.loss!r}: use "cpu"',
+        )
 
 
 def _term(problem: Problem, solver: Solver[Any], asked: AlphabetTerm) -> AlphabetTerm:

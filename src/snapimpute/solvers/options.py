@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.solvers.parameters import check_count
 
 AlphabetTerm = Literal["tiled", "sampled", "auto"]
@@ -31,7 +32,7 @@ class FitKeywords(TypedDict, total=False):
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise ArgumentError.must(name, value, f"be one of {', '.join(map(repr, choices))}")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class FitOptions:
         if self.max_rank is not None:
             check_count("max_rank", self.max_rank, otherwise=" or None")
         if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
+            raise ArgumentError.must("tol", self.tol, "be at least 0")
         _check_choice("alphabet_term", self.alphabet_term, ALPHABET_TERMS)
         _check_choice("dtype", self.dtype, PRECISIONS)
         check_count("random_state", self.random_state, least=0)

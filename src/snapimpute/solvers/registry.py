@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Solver
 from snapimpute.solvers.classical.dual import SVT
@@ -46,7 +47,7 @@ def named(solver: Solver[Any] | str) -> type[Solver[Any]]:
     """Return the class of a solver, given as an instance or by its name."""
     if isinstance(solver, str):
         if solver not in SOLVERS:
-            raise ValueError(f'solver must be "auto" or one of {", ".join(SOLVERS)}, got {solver!r}')
+            raise ArgumentError.must("solver", solver, f'be "auto" or one of {", ".join(SOLVERS)}')
         return SOLVERS[solver]
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a Solver or the name of one, got {type(solver).__name__}")
@@ -72,7 +73,7 @@ def pick(problem: Problem, solver: Solver[Any] | str, *, warm: bool = False) -> 
     objection = kind.objection(problem)
     if objection is not None:
         fits = ", ".join(fitting(problem))
-        raise ValueError(f"{kind.__name__} {objection}. Solvers that fit this problem: {fits}")
+        raise ArgumentError("solver", solver, f"{kind.__name__} {objection}. Solvers that fit this problem: {fits}")
     return SolverChoice(kind() if isinstance(solver, str) else solver, "given")
 
 
@@ -81,12 +82,17 @@ def require(solver: Solver[Any], ability: Literal["samples", "single", "anywhere
     if getattr(solver, ability):
         return
     needs, instead, can = {
-        "samples": ("needs the discrete term on all cells", 'alphabet_term="tiled"', "that can work with a sample"),
-        "single": ("computes in float64", 'dtype="float64"', "that can do with float32"),
-        "anywhere": ("computes with numpy only", 'backend="cpu"', "that can do with other backends"),
+        "samples": (
+            "needs the discrete term on all cells",
+            Setting("alphabet_term", "tiled"),
+            "that can work with a sample",
+        ),
+        "single": ("computes in float64", Setting("dtype", "float64"), "that can do with float32"),
+        "anywhere": ("computes with numpy only", Setting("backend", "cpu"), "that can do with other backends"),
     }[ability]
     fits = ", ".join(name for name, kind in SOLVERS.items() if getattr(kind, ability))
-    raise ValueError(f"{type(solver).__name__} {needs}: use {instead}, or a solver {can} ({fits})")
+    told = f"{type(solver).__name__} {needs}: use ", instead, f", or a solver {can} ({fits})"
+    raise ArgumentError("solver", solver, *told)
 
 
 def _auto(problem: Problem, warm: bool) -> SolverChoice:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.schema import ColumnSchema
@@ -351,7 +352,7 @@ def plot_matrix(
 def _spread(positions: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     """Take at most ``most`` of the positions, evenly spread."""
     if most < 1:
-        raise ValueError(f"most must be at least 1, got {most}")
+        raise ArgumentError.must("most", most, "be at least 1")
     if positions.size <= most:
         return positions
     return positions[np.linspace(0, positions.size - 1, most).round().astype(np.intp)]

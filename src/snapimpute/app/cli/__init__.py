@@ -54,14 +54,14 @@ def _end(err: BaseException) -> NoReturn:
         sys.exit(INTERRUPTED)
     from snapimpute.app.cli.wording import in_options
 
-    text = str(err)
+    text = in_options(err)
     if isinstance(err, OSError) and err.errno is not None:
         from snapimpute.app.io import in_plain_words
 
         text = in_plain_words(err)
     if isinstance(err, MemoryError):
         text = text or "there is not enough memory: close other programs, or take a smaller table"
-    one_line = " ".join((in_options(text) or type(err).__name__).splitlines())
+    one_line = " ".join((text or type(err).__name__).splitlines())
     sys.stderr.write(f"snapimpute: {one_line}\n")
     _forget_the_rest()
     sys.exit(BAD_INPUT)

@@ -90,12 +90,13 @@ class Reading:
     @property
     def spec(self) -> AlphabetSpec:
         """The alphabets."""
+        from snapimpute.app.cli.wording import in_options
         from snapimpute.app.io import AlphabetSpec
 
         try:
             return AlphabetSpec.parse(self.alphabet or [])
         except ValueError as err:
-            raise typer.BadParameter(f"--alphabet: {err}") from None
+            raise typer.BadParameter(f"--alphabet: {in_options(err)}") from None
 
     @property
     def named(self) -> tuple[str, str, str] | None:
@@ -202,7 +203,7 @@ class Fitting:
         try:
             backend_named(self.backend)
         except (ValueError, ImportError, RuntimeError) as err:  # before anything is read
-            raise typer.BadParameter(in_options(str(err))) from None
+            raise typer.BadParameter(in_options(err)) from None
         if self.min_confidence > 0 and self.decide == "nearest":
             raise typer.BadParameter("--min-confidence needs probabilities, which --decide nearest has none of")
 

@@ -1,38 +1,56 @@
-"""Messages of the library in the words of the command."""
+"""Errors of the library in the words of the command: options where a sentence names arguments."""
 
-import re
+from snapimpute.base.errors import AboutArgumentError, Name, Part, Setting, Value
 
-_WORDS = {
-    "must become NaN or null before, or be named in missing=": "is named with --missing",
-    "in missing=": "with --missing",
-    "leave it out": "carry it along with --leave",
+OPTIONS = {
+    "alphabet": "--alphabet",
+    "alphabet_term": "--alphabet-term",
+    "backend": "--backend",
+    "center": "--center",
+    "cv": "--cv",
+    "decide": "--decide",
+    "discrete": "--discrete",
+    "dtype": "--dtype",
+    "lam": "--lam",
+    "max_iter": "--max-iter",
+    "max_rank": "--max-rank",
+    "min_confidence": "--min-confidence",
+    "missing": "--missing",
+    "random_state": "--seed",
+    "solver": "--solver",
+    "spectral": "--spectral",
+    "tol": "--tol",
+    "weights": "--weights",
+    "xi": "--xi",
 }
-"""How the library speaks of its arguments, and how the command does."""
-
-_NAMED = re.compile(
-    r"alphabet=\[(?P<labels>[^\]]*)\](?:, or as an ordered categorical)?|backend=\"(?P<backend>[^\"]*)\""
-)
-"""Arguments with a value in words of the library."""
-
-_ALPHABET = re.compile(r"Alphabet\(\[(.*?)\]\)")
+"""Arguments of the library that the command has options for."""
 
 
-def in_options(text: str) -> str:
-    """A message of the library, with options of the command for arguments of a function.
+def in_options(err: BaseException) -> str:
+    """Return the message of an error, with options of the command for arguments of a function.
 
     Examples
     --------
-    >>> in_options("give them in order, such as alphabet=['low', 'high'], or as an ordered categorical")
-    'give them in order, such as --alphabet low,high'
-    >>> in_options("1 value(s) not in Alphabet([1, 2, 3])")
-    '1 value(s) not in the alphabet 1, 2, 3'
+    >>> from snapimpute.base.errors import ArgumentError
+    >>> in_options(ArgumentError("backend", "gpu", "try ", Setting("backend", "torch:cuda")))
+    'try --backend torch:cuda'
     """
-    for old, new in _WORDS.items():
-        text = text.replace(old, new)
-    return _ALPHABET.sub(r"the alphabet \1", _NAMED.sub(_as_option, text))
+    return err.told(_spelled) if isinstance(err, AboutArgumentError) else str(err)
 
 
-def _as_option(found: re.Match[str]) -> str:
-    if found["backend"] is not None:
-        return f"--backend {found['backend']}"
-    return "--alphabet " + ",".join(one.strip().strip("'\"") for one in found["labels"].split(","))
+def _spelled(part: Part) -> str:
+    match part:
+        case Value(argument, value):
+            return f"the {argument} {value}"
+        case Name(argument) if argument in OPTIONS:
+            return OPTIONS[argument]
+        case Setting(argument, value) if argument in OPTIONS:
+            return f"{OPTIONS[argument]} {_plain(value)}"
+    return str(part)
+
+
+def _plain(value: object) -> str:
+    """Write a value as an option takes it."""
+    if value is None:
+        return "none"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.app.io.options import AlphabetSpec, Options, is_number
+from snapimpute.base.errors import ArgumentError, Part, Value, inside
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
@@ -80,7 +81,7 @@ class Triplets:
             table.checked = self._surely_inside(table.schema)
             table.check_symbols()
         except ValueError as err:
-            raise ValueError(f"{self.where}: {err}") from None
+            raise inside(self.where, err) from None
         return known, table
 
     def _with_labels(self, alphabet: Any) -> Any:
@@ -129,12 +130,17 @@ class Triplets:
         entries = np.flatnonzero(bad)
         first, *others = (f"{self._text(i)} at {self._backend(i)}" for i in entries[:NAMED_CELLS].tolist())
         then = f" (then {'; '.join(others)})" if others else ""
-        what = "text where numbers are expected" if alphabet is None else f"not in {alphabet!r}"
+        text: list[Part] = ["text where numbers are expected"]
+        what = text if alphabet is None else ["not in ", Value("alphabet", alphabet)]
         labels = "; if the values are labels, give them from lowest to highest, --alphabet low,high"
         do = f"Correct them{labels}" if alphabet is None else "Correct the data or the alphabet"
-        raise ValueError(
-            f"{self.where}: {entries.size:,} value(s) are {what}, the first is {first}{then}. {do}; a code for "
-            f"missing is named with --missing {self._text(int(entries[0]))}"
+        raise ArgumentError(
+            "alphabet",
+            alphabet,
+            f"{self.where}: {entries.size:,} value(s) are ",
+            *what,
+            f", the first is {first}{then}. {do}; a code for missing is named with --missing "
+            f"{self._text(int(entries[0]))}",
         )
 
     def _text(self, entry: int) -> str:

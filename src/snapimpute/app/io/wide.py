@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from snapimpute.app.io.options import AlphabetSpec, Options, is_number, labels_of
+from snapimpute.base.errors import ArgumentError, Value, inside
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.tables import NAMED_CELLS, Table, read_table
@@ -80,7 +81,7 @@ class Wide:
             table = read_table(self.values, alphabet, row_labels=labels)
             known = table.observations()
         except ValueError as err:
-            raise ValueError(f"{self.where}: {err}") from None
+            raise inside(self.where, err) from None
         return known.labelled(labels, self.col_labels), table
 
     def filled(self, values: pl.DataFrame, *, typed: bool = False) -> pl.DataFrame:
@@ -270,10 +271,13 @@ def _check_labels(frame: pl.DataFrame, cells: pl.Series, labels: list[str], inde
     rows = bad.arg_true().to_list()
     first, *others = (f"{cells[row]!r} in {_cell(frame, row, index)}" for row in rows[:NAMED_CELLS])
     then = f" (then {'; '.join(others)})" if others else ""
-    raise ValueError(
-        f"{where}: {len(rows):,} value(s) of the column {cells.name!r} are not in {Alphabet.of(labels)!r}, the first "
-        f"is {first}{then}. Correct the data or the alphabet; a code for missing is named with --missing "
-        f"{cells[rows[0]]!r}"
+    raise ArgumentError(
+        "alphabet",
+        labels,
+        f"{where}: {len(rows):,} value(s) of the column {cells.name!r} are not in ",
+        Value("alphabet", Alphabet.of(labels)),
+        f", the first is {first}{then}. Correct the data or the alphabet; a code for missing is named with --missing "
+        f"{cells[rows[0]]!r}",
     )
 
 

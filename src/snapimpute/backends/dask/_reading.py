@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from snapimpute.backends.dask._spread import Pair, hashed
 from snapimpute.backends.dask._tasks import Tasks
+from snapimpute.base.errors import inside
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.checks import on_symbols, refuse
 from snapimpute.data.observations import Observations
@@ -156,10 +157,10 @@ def _cells(table: Any, names: Names, where: str, alphabet: Alphabet | None) -> R
     seen = ~np.isnan(values)
     cells = RawCells(rows, columns, values) if seen.all() else RawCells(rows[seen], columns[seen], values[seen])
     try:
-        refuse(~np.isfinite(cells.values), *cells, "not finite", "drop missing cells or write them as absent")
+        refuse(~np.isfinite(cells.values), *cells, ["not finite"], "drop missing cells or write them as absent")
         return cells if alphabet is None else cells._replace(values=on_symbols(alphabet, *cells))
     except ValueError as err:
-        raise ValueError(f"{where}: {err}") from None
+        raise inside(where, err) from None
 
 
 def _labels(column: Any, name: str, where: str) -> NDArray[Any]:

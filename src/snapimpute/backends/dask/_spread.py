@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from snapimpute.backends.dask._blocks import Blocks, Written
 from snapimpute.backends.dask._expressions import Node, Ref
 from snapimpute.backends.dask.backend import Cut, DaskBackend
+from snapimpute.base.errors import ArgumentError
 from snapimpute.data.observations import Observations
 from snapimpute.linalg.backend import OBSERVED
 
@@ -60,7 +61,7 @@ class SpreadObservations(Observations):
         alone, not on files, blocks or workers.
         """
         if not 0 < share < 1:
-            raise ValueError(f"share must lie between 0 and 1 (both excluded), got {share}")
+            raise ArgumentError.must("share", share, "lie between 0 and 1 (both excluded)")
         if per != "entries":
             raise ValueError(f'observations on a cluster are split per="entries" only, got {per!r}')
         share = min(share, MOST_HELD / len(self))

@@ -23,6 +23,7 @@ from snapimpute.backends.dask._block_operators import BlockMapped, BlockOperator
 from snapimpute.backends.dask._blocks import Blocks, Written
 from snapimpute.backends.dask._expressions import Node, PerBlock, Ref
 from snapimpute.backends.dask._tasks import Tasks
+from snapimpute.base.errors import MissingDeviceError, Setting
 from snapimpute.base.types import Array, CellMap
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sample, Scaled, Sum, cell_sum
@@ -50,9 +51,12 @@ def dask_backend() -> DaskBackend:
     try:
         client = get_client()
     except ValueError:
-        raise RuntimeError(
-            'backend="dask" needs a cluster: connect to one first, with distributed.Client("tcp://..."), or start '
-            "one on this machine with distributed.Client()"
+        raise MissingDeviceError(
+            "backend",
+            "dask",
+            Setting("backend", "dask"),
+            ' needs a cluster: connect to one first, with distributed.Client("tcp://..."), or start '
+            "one on this machine with distributed.Client()",
         ) from None
     check_versions(client)
     return DaskBackend(client)

@@ -18,6 +18,7 @@ from snapimpute.backends.dask import _reading as reading
 from snapimpute.backends.dask import _scoring as scoring
 from snapimpute.backends.dask._spread import SpreadObservations
 from snapimpute.backends.dask.backend import Cut, DaskBackend, check_versions, dask_backend
+from snapimpute.base.errors import ArgumentError
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.linalg import LowRank
 
@@ -88,7 +89,7 @@ class Cluster:
     def _spread(self, begin: Callable[[], list[Any]], blocks: int | None) -> SpreadObservations:
         """Bring together what ``begin`` reads; only how to read is remembered, should a block be lost."""
         if blocks is not None and blocks < 1:
-            raise ValueError(f"blocks must be at least 1, got {blocks}")
+            raise ArgumentError.must("blocks", blocks, "be at least 1")
         backend = DaskBackend(self.client)  # of its own: another table has other blocks
         survey, owner, held, sizes = backend.surely(lambda: self._read(backend, begin(), blocks or backend.blocks()))
         backend.cut = Cut(np.cumsum([0, *(rows for rows, _ in sizes)]), [size for _, size in sizes])
@@ -121,7 +122,7 @@ class Cluster:
         k : int
         """
         if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
+            raise ArgumentError.must("k", k, "be at least 1")
         return scoring.written(observations, estimate, folder, scoring.top, k)
 
     def write_factors(self, observations: SpreadObservations, estimate: LowRank, folder: str | Path) -> list[Path]:

@@ -21,6 +21,14 @@ from snapimpute.backends.torch._forms import COSTS, Form, form_of
 from snapimpute.backends.torch._maps import MAPS
 from snapimpute.backends.torch._settings import undisturbed
 from snapimpute.backends.torch._tiles import Tiles, TorchMapped
+from snapimpute.base.errors import (
+    ArgumentError,
+    DeviceMemoryError,
+    MissingDeviceError,
+    MissingPackageError,
+    Name,
+    Setting,
+)
 from snapimpute.base.machine import in_words
 from snapimpute.base.types import Array, CellMap
 from snapimpute.data.observations import Compressed, Observations
@@ -37,6 +45,10 @@ CHUNK = {"cpu": 1 << 16, "cuda": 1 << 22}
 """Observed cells that are gathered at once."""
 
 
+ON_CPU = (Setting("backend", "torch:cpu"), " or ", Setting("backend", "cpu"))
+"""Settings that need no GPU."""
+
+
 @cache
 def torch_backend(device: str | None = None) -> TorchBackend:
     """The place of a device, "cuda" if there is one and nothing is said.
@@ -50,20 +62,23 @@ def torch_backend(device: str | None = None) -> TorchBackend:
     """
     there = torch.cuda.is_available()
     wanted = device or ("cuda" if there else "cpu")
+    asked = f"torch:{wanted}"
     try:
         found = torch.device(wanted)
     except RuntimeError:
-        raise ValueError(f'backend="torch:{wanted}": torch knows no device {wanted!r}; try "cpu" or "cuda"') from None
+        raise ArgumentError(
+            "backend", asked, Setting("backend", asked), f': torch knows no device {wanted!r}; try "cpu" or "cuda"'
+        ) from None
     if found.type not in CHUNK:
-        raise ValueError(f'backend="torch:{wanted}" is not supported: use "torch:cpu" or "torch:cuda"')
+        raise ArgumentError(
+            "backend", asked, Setting("backend", asked), ' is not supported: use "torch:cpu" or "torch:cuda"'
+        )
     if found.type == "cuda":
         count = torch.cuda.device_count() if there else 0
         if (found.index or 0) >= count:
-            raise RuntimeError(
-                f'backend="torch:{wanted}" needs a GPU, and torch sees {count or "none"}{_advice()}, '
-                'or use backend="torch:cpu" or "cpu"'
-            )
-        _check_triton(wanted)
+            told = f" needs a GPU, and torch sees {count or 'none'}{_advice()}, or use "
+            raise MissingDeviceError("backend", asked, Setting("backend", asked), told, *ON_CPU)
+        _check_triton(asked)
         found = torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
     backend = TorchBackend(found)
     backend.check()
@@ -79,13 +94,12 @@ def _advice() -> str:
     )
 
 
-def _check_triton(device: str) -> None:
+def _check_triton(asked: str) -> None:
     try:
         importlib.import_module("triton.tools.tensor_descriptor")
     except ModuleNotFoundError:
-        raise ImportError(
-            f'backend="torch:{device}" needs triton 3.4 or later, which is not installed: pip install "triton>=3.4"'
-        ) from None
+        told = ' needs triton 3.4 or later, which is not installed: pip install "triton>=3.4"'
+        raise MissingPackageError("backend", asked, Setting("backend", asked), told) from None
 
 
 class TorchBackend(Backend):
@@ -126,9 +140,15 @@ class TorchBackend(Backend):
         except torch.OutOfMemoryError as err:
             free = self.free_memory()
             left = "" if free is None else f", of which {in_words(free)} are free"
-            raise MemoryError(
-                f"{self.name} has too little memory{left}. "
-                'What helps: a smaller max_rank, dtype="float32", nothing else on that device, or backend="cpu"'
+            raise DeviceMemoryError(
+                "backend",
+                self.name,
+                f"{self.name} has too little memory{left}. What helps: a smaller ",
+                Name("max_rank"),
+                ", ",
+                Setting("dtype", "float32"),
+                ", nothing else on that device, or ",
+                Setting("backend", "cpu"),
             ) from err
 
     # ---------------------------------------------------------------- moving
@@ -264,10 +284,8 @@ class TorchBackend(Backend):
         if self.device.type != "cuda":
             return
         if torch.version.hip or torch.cuda.get_device_capability(self.device) < (8, 0):
-            raise RuntimeError(
-                f"{self.name} is not supported: the kernels are for GPUs by NVIDIA of compute capability 8.0 or "
-                'later; use backend="torch:cpu" or "cpu"'
-            )
+            told = " is not supported: the kernels are for GPUs by NVIDIA of compute capability 8.0 or later; use "
+            raise MissingDeviceError("backend", self.name, self.name, told, *ON_CPU)
 
     def _kernels(self, name: str) -> Any:
         if self.device.type != "cuda":

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.checks import MAX_SIDE
 from snapimpute.data.datasets._missingness import Missing, draw_distinct, observed_cells, unlisted
@@ -103,7 +104,7 @@ class Synthetic:
         known = self.observations.rows.astype(np.int64) * n + self.observations.cols
         left = m * n - known.size
         if not (_is_whole(count) and 1 <= count <= left):
-            raise ValueError(f"count must be an integer between 1 and {left}, the unobserved cells, got {count!r}")
+            raise ArgumentError.must("count", count, f"be an integer between 1 and {left}, the unobserved cells")
         rng = np.random.default_rng(_check_seed(random_state))
         rows, cols = np.divmod(unlisted(known, draw_distinct(rng, left, count)), n)
         return Observations.from_coo(rows, cols, self.truth_entries(rows, cols), self.shape)
@@ -182,7 +183,7 @@ def low_rank_alphabet(
     m, n = _check_shape(shape)
     portions = _check_shares(shares, len(symbols))
     if not (_is_whole(rank) and 1 <= rank <= min(m, n)):
-        raise ValueError(f"rank must be an integer between 1 and {min(m, n)}, the smaller side, got {rank!r}")
+        raise ArgumentError.must("rank", rank, f"be an integer between 1 and {min(m, n)}, the smaller side")
     _check_share("noise", noise, zero=True)
     _check_share("observed", observed, zero=False)
     if noise > 0 and len(symbols) < 2:
@@ -247,7 +248,7 @@ def _is_whole(value: object) -> bool:
 
 def _check_seed(seed: int) -> int:
     if not (_is_whole(seed) and seed >= 0):
-        raise ValueError(f"random_state must be an integer, 0 or larger, got {seed!r}")
+        raise ArgumentError.must("random_state", seed, "be an integer, 0 or larger")
     return int(seed)
 
 
@@ -255,21 +256,21 @@ def _check_shape(shape: tuple[int, int]) -> tuple[int, int]:
     try:
         m, n = shape
     except (TypeError, ValueError):
-        raise ValueError(f"shape must be (rows, columns), got {shape!r}") from None
+        raise ArgumentError.must("shape", shape, "be (rows, columns)") from None
     if not (_is_whole(m) and _is_whole(n) and 1 <= m <= MAX_SIDE and 1 <= n <= MAX_SIDE):
-        raise ValueError(f"shape must hold two integers between 1 and {MAX_SIDE}, got {shape!r}")
+        raise ArgumentError.must("shape", shape, f"hold two integers between 1 and {MAX_SIDE}")
     return int(m), int(n)
 
 
 def _check_share(name: str, value: float, *, zero: bool) -> None:
     number = float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else math.nan
     if not (0 <= number <= 1) or (number == 0 and not zero):
-        raise ValueError(f"{name} must be a number {'from' if zero else 'above'} 0 up to 1, got {value!r}")
+        raise ArgumentError.must(name, value, f"be a number {'from' if zero else 'above'} 0 up to 1")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise ArgumentError.must(name, value, f"be one of {', '.join(map(repr, choices))}")
 
 
 def _check_shares(shares: ArrayLike | None, size: int) -> NDArray[np.float64]:
@@ -277,5 +278,5 @@ def _check_shares(shares: ArrayLike | None, size: int) -> NDArray[np.float64]:
         return np.full(size, 1.0 / size)
     given = np.asarray(shares, dtype=np.float64)
     if given.shape != (size,) or not np.isfinite(given).all() or (given < 0).any() or given.sum() <= 0:
-        raise ValueError(f"shares must hold {size} numbers, one a symbol, 0 or larger and not all 0, got {shares!r}")
+        raise ArgumentError.must("shares", shares, f"hold {size} numbers, one a symbol, 0 or larger and not all 0")
     return np.asarray(given / given.sum())

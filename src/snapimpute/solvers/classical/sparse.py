@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, Sparse, Sum, partial_svd
@@ -81,7 +82,7 @@ class LowRankSparse(Solver[SplitState]):
             if value is not None:
                 check_positive(name, value, otherwise=", or None")
         if not (math.isfinite(self.delta) and self.delta >= 0):
-            raise ValueError(f"delta must be a finite number, at least 0, got {self.delta}")
+            raise ArgumentError.must("delta", self.delta, "be a finite number, at least 0")
 
     def parameters(self, problem: Problem) -> tuple[float, float]:
         """Return (τ, β) for a problem."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, Sparse
@@ -116,7 +117,7 @@ class OptSpace(FixedRank[DescentState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.trim > 0:
-            raise ValueError(f"trim must be a number above 0, got {self.trim}")
+            raise ArgumentError.must("trim", self.trim, "be a number above 0")
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> DescentState:
         """Take the trimmed spectral start, with S solved for."""
@@ -261,7 +262,7 @@ class SunLuo(FixedRank[BarrierState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rho is not None and not (math.isfinite(self.rho) and self.rho >= 0):
-            raise ValueError(f"rho must be a finite number, at least 0, or None, got {self.rho}")
+            raise ArgumentError.must("rho", self.rho, "be a finite number, at least 0, or None")
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> BarrierState:
         """Take the spectral start, balanced, and derive the bounds from it."""

@@ -21,6 +21,7 @@ from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, partial_svd
@@ -339,7 +340,7 @@ class APG(ProximalGradient):
 
     def __post_init__(self) -> None:
         if self.beta not in ("paper", "fista"):
-            raise ValueError(f'beta must be "paper" or "fista", got {self.beta!r}')
+            raise ArgumentError.must("beta", self.beta, 'be "paper" or "fista"')
 
     def momentum(self, state: MomentumState) -> tuple[float, float]:
         """Return β of the next iteration, and the next t of the FISTA sequence."""

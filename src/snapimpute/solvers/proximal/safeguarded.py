@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
 from snapimpute.linalg import LowRank
 from snapimpute.problem import Problem, Terms
@@ -125,7 +126,7 @@ class NMAPG(Safeguarded[MonitorState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.eta < 1:
-            raise ValueError(f"eta must be at least 0 and below 1, got {self.eta}")
+            raise ArgumentError.must("eta", self.eta, "be at least 0 and below 1")
         check_positive("delta", self.delta)
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MonitorState:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
 from snapimpute.linalg import LowRank
 from snapimpute.problem import ObjectiveName, Problem, Terms
@@ -100,7 +101,7 @@ class PenaltyDecomposition(ProximalSolver[DecompositionState]):
 
     def __post_init__(self) -> None:
         if not 0 < self.gamma <= 1:
-            raise ValueError(f"gamma must be above 0 and at most 1, got {self.gamma}")
+            raise ArgumentError.must("gamma", self.gamma, "be above 0 and at most 1")
         check_open("fall", self.fall, 1.0)
         check_positive("stage_tol", self.stage_tol)
 

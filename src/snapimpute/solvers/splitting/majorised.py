@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank
@@ -80,7 +81,7 @@ class MM(DenseSolver[MajorisedState]):
     def __post_init__(self) -> None:
         check_open("fall", self.fall, 1.0)
         if self.first is not None and not 0 < self.first < np.inf:
-            raise ValueError(f"first must be a finite number above 0, or None, got {self.first}")
+            raise ArgumentError.must("first", self.first, "be a finite number above 0, or None")
 
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
