@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from snapimpute.base.errors import ArgumentError, Part, Value
+from snapimpute.base.errors import ArgumentError, Part, Setting, Value
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 
 Labels = Sequence[Any] | NDArray[Any]
@@ -94,6 +94,21 @@ def refuse(
         i = int(np.argmax(bad))
         where = f", the first is {values[i]:.15g} at cell ({rows[i]}, {cols[i]}): "
         raise ArgumentError("values", float(values[i]), f"{int(bad.sum())} value(s) ", *what, where, do)
+
+
+def off_symbols(alphabet: Alphabet, count: int, value: float, named: Sequence[str]) -> ArgumentError:
+    """Return the error for so many values off an alphabet, the first of which is ``value``, some with their cells."""
+    first, *others = named
+    then = f" (then {'; '.join(others)})" if others else ""
+    return ArgumentError(
+        "X",
+        value,
+        f"{count} value(s) not in ",
+        Value("alphabet", alphabet),
+        f", the first is {first}{then}: correct the data or the alphabet; a code for missing (such as -1 or 99) must "
+        "become NaN or null before, or be named with ",
+        Setting("missing", [99]),
+    )
 
 
 def on_symbols(

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from snapimpute.base.errors import ArgumentError, Setting, Value
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, is_missing
@@ -46,7 +46,7 @@ from snapimpute.data.cells import (
     texts,
     without,
 )
-from snapimpute.data.checks import as_float
+from snapimpute.data.checks import as_float, off_symbols
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema, Levels
 
@@ -201,17 +201,8 @@ class Table(ABC):
                     more = found[: NAMED_CELLS - len(named)]
                     named += [f"{values[i]:.15g} at {self.place(int(rows[i]), int(cols[i]))}" for i in more]
                     bad[alphabet] = count + found.size, value, named
-        for alphabet, (count, value, (first, *others)) in bad.items():
-            then = f" (then {'; '.join(others)})" if others else ""
-            raise ArgumentError(
-                "X",
-                value,
-                f"{count} value(s) not in ",
-                Value("alphabet", alphabet),
-                f", the first is {first}{then}: correct the data or the alphabet; a code for missing must become "
-                "NaN or null before, or be named with ",
-                Setting("missing", [99]),
-            )
+        for alphabet, (count, value, named) in bad.items():
+            raise off_symbols(alphabet, count, value, named)
         self.checked = True
 
     def observations(self) -> Observations:
