@@ -105,9 +105,10 @@ def off_symbols(alphabet: Alphabet, count: int, value: float, named: Sequence[st
         value,
         f"{count} value(s) not in ",
         Value("alphabet", alphabet),
-        f", the first is {first}{then}: correct the data or the alphabet; a code for missing (such as -1 or 99) must "
-        "become NaN or null before, or be named with ",
+        f", the first is {first}{then}: correct the data or the alphabet; a code for missing (such as -1 or 99) is "
+        "named with ",
         Setting("missing", [99]),
+        ", or becomes NaN or null before",
     )
 
 
