@@ -19,6 +19,7 @@ from tools.storeys import PICTURE, arrows
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DIRECTIVES = ("{toctree}", "{eval-rst}", "{literalinclude}", "{include}")
+TOPS = ("src", "reproduction", "tests", "benchmarks", "examples", "tools")
 TO_COPY = sorted((ROOT / "examples").glob("own_*.py"))
 """Examples that pages show in full, for readers to begin from; they end with what they print, as a comment."""
 
@@ -97,6 +98,14 @@ def test_the_picture_of_the_storeys_is_current():
     """docs/storeys.svg has an arrow for each package that another imports, and no other arrow."""
     drawn = set(re.findall(r'<g id="(\w+)-(\w+)"', PICTURE.read_text(encoding="utf-8")))
     assert drawn == set(arrows()), "draw it again: python tools/storeys.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_modules_that_pages_name_exist(page):
+    """A Python file that a page names by its last folders and its name is in the repository."""
+    there = [f"/{path.relative_to(ROOT)}" for top in TOPS for path in (ROOT / top).rglob("*.py")]
+    named = set(re.findall(r"`([\w/]+\.py)`", text(page)))
+    assert [one for one in sorted(named) if not any(path.endswith(f"/{one}") for path in there)] == []
 
 
 def test_formula_table_names_tests_that_exist():
