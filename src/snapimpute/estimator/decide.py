@@ -87,7 +87,7 @@ def decided(probabilities: Array, symbols: Array, decide: Decide) -> NDArray[np.
 @stored("symbol log-odds", "tables")
 @dataclass(frozen=True, eq=False)
 class SymbolLogOdds:
-    """How often each lane, a row or a column, has each symbol, relative to what is usual: log of damped shares.
+    """Log of the damped share of each symbol in each lane, a row or a column, relative to its usual share.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class SymbolLogOdds:
 def counted(
     observations: Observations, book: ColumnSchema, *, by_row: bool, held: Sequence[Observations] = ()
 ) -> list[Array]:
-    """How often each row, or column, has each symbol, for each group; entries of ``held`` do not count."""
+    """Count each symbol of each row, or column, for each group; entries of ``held`` do not count."""
     lanes = observations.shape[0] if by_row else observations.shape[1]
     out: list[Array] = []
     for group, alphabet in enumerate(book.kinds):

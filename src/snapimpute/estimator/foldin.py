@@ -42,7 +42,7 @@ LANES = 256
 @stored("offset model", "center", "mean", "col_biases", "damping", "cold")
 @dataclass(frozen=True, eq=False)
 class OffsetModel:
-    """What the offsets are made of, so that they can be had for other rows: μ, the biases of columns, the damping.
+    """Parts of the offsets, from which those of other rows follow: μ, the biases of columns, the damping.
 
     A row without observed cells has the bias 0. Without a centre there are no offsets, but rows and columns of
     which nothing is known have the mean all the same (`estimates`).
@@ -152,7 +152,7 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
 
 
 def curvatures(penalty: DiscretePenalty | None, columns: int) -> Array:
-    """How much a discrete penalty bends the objective at an unobserved cell of each column, on average."""
+    """Average curvature that a discrete penalty adds to the objective at an unobserved cell of each column."""
     out = np.zeros(columns)
     groups = penalty.groups() if isinstance(penalty, ByColumn) else [(penalty, np.arange(columns))]
     for one, cols in groups:

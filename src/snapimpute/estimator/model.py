@@ -83,7 +83,7 @@ class Model:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the table that was fitted."""
+        """Shape of the fitted table."""
         return self.x.shape
 
     def whole(self, x: LowRank, offsets: LowRank) -> LowRank:
@@ -93,11 +93,11 @@ class Model:
 
     @cached_property
     def fitted(self) -> Predictions:
-        """Of the rows that were fitted."""
+        """Predictions for the rows that were fitted."""
         return Predictions(self.whole(self.shown, self.offsets), self.rule, self.log_odds)
 
     def folded(self, cells: Cells, rows: int) -> Predictions:
-        """Of any rows, by their observed cells; see `foldin`."""
+        """Predict any rows from their observed cells; see `foldin`."""
         shape = rows, self.shape[1]
         if not cells[2].size:
             nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)
@@ -122,7 +122,7 @@ def _affordable(problem: Problem) -> Problem:
 
 
 class Predictions:
-    """What a model says of the cells of some rows: estimates, probabilities, symbols.
+    """Estimates, probabilities and symbols that a model gives for the cells of some rows.
 
     Cells are taken a block at a time; those of a block may lie anywhere.
     """

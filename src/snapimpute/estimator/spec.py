@@ -63,7 +63,7 @@ WITH_THETA: dict[str, Callable[[float, float], SpectralPenalty]] = {"lsp": LogSu
 
 
 class Builder(NamedTuple):
-    """How ξ and the weights of the symbols make a discrete penalty.
+    """Recipe that makes a discrete penalty from ξ and the weights of the symbols.
 
     ξ is measured in powers of the smallest distance d between symbols: that is
     ``power``, the degree of ½ (u − x)² less that of the penalty.
@@ -102,7 +102,7 @@ def smallest_gap(alphabet: Alphabet) -> float:
 @stored("model specification", "alphabet", "spectral", "discrete", "center", "weights", "damping", "theta")
 @dataclass(frozen=True, eq=False)
 class ModelSpec:
-    """How to model a table, up to the strengths that are chosen on its data.
+    """Model of a table, up to the strengths that are chosen on its data.
 
     Parameters
     ----------
@@ -180,12 +180,12 @@ class ModelSpec:
 
     @property
     def lam_is_open(self) -> bool:
-        """Whether λ has to be given."""
+        """True if λ has to be given."""
         return isinstance(self.spectral, str)
 
     @property
     def xi_is_open(self) -> bool:
-        """Whether ξ has to be given."""
+        """True if ξ has to be given."""
         return isinstance(self.discrete, str)
 
     def bind(self, cells: Observations | KnownCells | BoundSpec) -> BoundSpec:
@@ -251,7 +251,7 @@ class BoundSpec:
 
     @property
     def offsets(self) -> LowRank | None:
-        """What is subtracted from them."""
+        """Offsets that are subtracted from the targets."""
         return self.cells.offsets(self.spec.center, self.spec.damping)
 
     def problem(self, lam: float, xi: float) -> Problem:

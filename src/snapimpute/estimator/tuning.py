@@ -67,7 +67,7 @@ class HeldOut:
 @stored("verdict", "plain", "aware", "gain", "error", "count", "metric")
 @dataclass(frozen=True)
 class Verdict:
-    """Whether discreteness beat rounding: the best ξ above 0 against the best plain fit, on the same entries.
+    """Comparison of discreteness with rounding: the best ξ above 0 against the best plain fit, on the same entries.
 
     ``gain`` is how much lower its loss is on average (share of wrong symbols,
     absolute or squared error), ``error`` the standard error of that difference.
@@ -371,7 +371,7 @@ class LamPath:
 
 
 def losses(metric: Metric, held: Observations, estimate: Array, book: ColumnSchema) -> Array:
-    """What is lost on each entry: 1 for a wrong symbol, or the absolute or the squared error."""
+    """Loss on each entry: 1 for a wrong symbol, or the absolute or the squared error."""
     _check_metric(metric)
     truth = held.values
     out: Array = (estimate - truth) ** 2
