@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from snapimpute.app.io._sniff import suffix_format
 from snapimpute.base.files import replacing
@@ -81,31 +78,56 @@ def check_output(path: str, inputs: list[str], *, force: bool | None) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Whatever goes wrong with the disk is an `OSError` with its number, and names the file that was asked for."""
+    """Name the file that was asked for in errors of the disk."""
     try:
         yield
-    except Exception as err:
-        # polars and xlsxwriter have their own errors, some with the number in the text only
-        found = re.search(r"(?:os error |Errno )(\d+)", str(err))
-        number = getattr(err, "errno", None) or (int(found[1]) if found else None)
+    except OSError as err:
+        if err.errno is None:
+            raise
         where = STANDARD_OUTPUT if path == "-" else path
-        if isinstance(number, int):
-            raise OSError(number, os.strerror(number), where) from err
-        if type(err).__module__.startswith("polars"):
-            raise ValueError(f"{where} could not be written, perhaps since the disk is full: {err}") from err
-        raise
+        raise OSError(err.errno, os.strerror(err.errno), where) from err
+
+
+class _Remembering(io.RawIOBase):
+    """A file that keeps the error of its disk: polars words it anew, and leaves its number to the text."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.failed: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        try:
+            return self._file.write(data)
+        except OSError as err:
+            self.failed = err
+            raise
 
 
 @contextmanager
 def _target(path: str) -> Iterator[IO[bytes]]:
     """A file that takes its place when all is written, or standard output."""
-    with writing(path):
-        if path == "-":
-            with _standard_output() as file:
-                yield file
-            return
-        with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+    with writing(path), _opened(path) as file:
+        remembering = _Remembering(file)
+        try:
+            yield cast("IO[bytes]", remembering)
+        except Exception as err:
+            if remembering.failed is None:
+                raise
+            raise remembering.failed from err
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    if path == "-":
+        with _standard_output() as file:
             yield file
+        return
+    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+        yield file
 
 
 @contextmanager
@@ -126,9 +148,7 @@ def write_frame(frame: pl.DataFrame, path: str, kind: str, *, header: bool = Tru
         if kind in ("csv", "tsv"):
             frame.write_csv(file, separator="\t" if kind == "tsv" else ",", include_header=header)
         elif kind in ("parquet", "arrow"):
-            buffer = io.BytesIO()  # polars would hide why a file cannot be written
-            (frame.write_parquet if kind == "parquet" else frame.write_ipc)(buffer)
-            file.write(buffer.getbuffer())
+            (frame.write_parquet if kind == "parquet" else frame.write_ipc)(file)
         elif kind == "excel":
             file.write(_excel(frame))
         else:
@@ -179,15 +199,8 @@ def write_pieces(pieces: Iterator[pl.DataFrame], path: str, kind: str) -> int:
 
     lazy = pl.io.plugins.register_io_source(source, schema=first.schema)
     sink: Callable[..., Any] = lazy.sink_parquet if kind == "parquet" else lazy.sink_ipc
-    with writing(path):
-        if path != "-":
-            with replacing(Path(path)) as temporary:
-                sink(temporary)
-            return rows[0]
-        with tempfile.TemporaryDirectory() as folder, _standard_output() as file:
-            sink(Path(folder) / "out")
-            with (Path(folder) / "out").open("rb") as sunk:
-                shutil.copyfileobj(sunk, file)
+    with _target(path) as file:
+        sink(file)
     return rows[0]
 
 
