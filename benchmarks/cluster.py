@@ -83,7 +83,7 @@ def written(*, begin: bool = False) -> int:
 
 
 class Watch:
-    """What each iteration did: when it ended, bytes written by then, rank, rounds of its partial SVD, copies."""
+    """Record of each iteration: when it ended, bytes written by then, rank, rounds of its partial SVD, copies."""
 
     def __init__(self, client: Any, known: Any) -> None:
         self.client, self.known, self.marks, self.passes = client, known, [], 0

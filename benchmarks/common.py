@@ -1,4 +1,4 @@
-"""What every benchmark needs: facts of the machine, the clock, the hardware's own speed, a place for results."""
+"""Tools of every benchmark: facts of the machine, the clock, the hardware's own speed, a place for results."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def picture(name: str, draw: Callable[[Any], None], size: tuple[float, float] = 
 
 
 def in_process(script: str, *arguments: str) -> Any:
-    """What a script prints as JSON on its last line, run in a process of its own: for its peak memory."""
+    """JSON that a script prints on its last line, run in a process of its own: for its peak memory."""
     command = [sys.executable, str(Path(__file__).parent / script), *arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])

@@ -55,7 +55,7 @@ def keep(path: Path, name: str, part: dict[str, Any]) -> None:
 
 
 def made(part: dict[str, Any]) -> str:
-    """Where and when a part was measured, in words."""
+    """Place and time of a measurement, in words."""
     when = f", on {part['date']}" if "date" in part else ""
     return (
         f"`{part['command'].strip()}` on one {part['device']} ({part['memory GB']:.0f} GB) "

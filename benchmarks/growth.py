@@ -1,4 +1,4 @@
-"""How seconds and memory of an iteration grow with |Ω|, m, n, rank, alphabet size and threads.
+"""Growth of seconds and memory of an iteration with |Ω|, m, n, rank, alphabet size and threads.
 
 One thing is varied at a time about 20,000×10,000 with 2 million observed, rank
 20 and five symbols in float32; a discrete-aware iteration with all cells and

@@ -1,4 +1,4 @@
-"""What the prox of each discrete penalty costs a cell, beside a copy of the cell and the products about it."""
+"""Cost of the prox of each discrete penalty a cell, beside a copy of the cell and the products about it."""
 
 from __future__ import annotations
 

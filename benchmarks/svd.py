@@ -83,7 +83,7 @@ class Counted(MatrixOperator):
 
 @dataclass(frozen=True)
 class Asked:
-    """What an iteration asks of `partial_svd`, in its own words, the right answer, and how far the step leads."""
+    """Task that an iteration sets `partial_svd`, in its own words, the right answer, and how far the step leads."""
 
     iteration: int
     operator: MatrixOperator
@@ -154,7 +154,7 @@ def ours(A: MatrixOperator, asked: Asked) -> LowRank:
 
 
 def warm_power(A: MatrixOperator, asked: Asked) -> LowRank:
-    """What AIS-Impute's authors take: power steps on the block of the iteration before."""
+    """Method of AIS-Impute's authors: power steps on the block of the iteration before."""
     return power_steps(A, asked, asked.warm)
 
 

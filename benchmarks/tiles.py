@@ -39,7 +39,7 @@ def factors(shape: tuple[int, int], dtype: str) -> tuple[LowRank, Any, Any]:
 
 
 def seconds(operator: MappedLowRank, B: Any, C: Any) -> dict[str, float]:
-    """Of the pass, with the best of the tiles."""
+    """Figures of the pass, with the best of the tiles."""
     times: dict[str, list[float]] = {"forward": [], "both": []}
     kept = tiled.TILE_ROWS, tiled.TILE_BYTES
     for tiled.TILE_ROWS, tiled.TILE_BYTES in TILES:

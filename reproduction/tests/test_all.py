@@ -122,7 +122,7 @@ def test_all_ranks_everybody_and_names_the_seeds(studies, small_ratings, monkeyp
 
 @pytest.mark.parametrize("quick", [["--quick"], []])
 def test_without_movielens_the_rest_is_run(quick, studies, monkeypatch, tmp_path):
-    """What needs the ratings is left out, and said."""
+    """Studies that need the ratings are left out, and named."""
     monkeypatch.setattr(cli, "movielens_100k", unavailable)
     monkeypatch.setattr(peers, "DATA", {"movielens": unavailable})
     monkeypatch.setattr(systems, "SYSTEMS", {name: systems.SYSTEMS[name] for name in systems.QUICK})

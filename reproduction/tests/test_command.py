@@ -155,7 +155,7 @@ def test_recovery_draws_a_picture(recovered):
 
 
 def test_a_second_run_computes_nothing_again(recovered):
-    """With all units in the folder nothing is left to work off, and all comes out the same."""
+    """A folder that holds all units leaves nothing to run, and all comes out the same."""
     assert recovered.results[1].exit_code == 0
     assert recovered.worked[1] == []
     assert recovered.results[1].output == recovered.results[0].output
@@ -407,7 +407,7 @@ def test_recovery_picture_shows_every_line(tmp_path, drawn, sources, methods, sh
 
 
 def test_every_method_has_a_look_of_its_own():
-    """Of two methods of the study no two have the same colour and marker; controls are dashed, ξ = 0 is black."""
+    """No two methods of the study have the same colour and marker; controls are dashed, ξ = 0 is black."""
     styles = [study_figures._study_style(m.label) for m in recovery.METHODS]
     looks = [(str(style["color"]), style["marker"]) for style in styles]
     assert len({colour for colour, _ in looks}) == len(looks)

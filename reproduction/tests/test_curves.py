@@ -94,7 +94,7 @@ def test_no_legend_covers_a_curve(figure):
 
 
 def test_the_papers_discrete_aware_methods_are_red(figure):
-    """As the paper has it: its own in red, the others black and grey."""
+    """The paper's own methods are red, as in the paper, the others black and grey."""
     colours = {bars.get_label(): bars.lines[0].get_color() for bars in figure.axes[0].containers}
     for label, method in paper.METHODS.items():
         if method.kind == "paper":

@@ -34,7 +34,7 @@ def test_a_file_is_found_by_path_folder_and_variable(tmp_path, monkeypatch):
 
 
 def test_what_is_not_there_is_said_with_the_remedy(tmp_path, monkeypatch):
-    """What was looked for, where, and where to get it."""
+    """The error names the file, the folders searched, and where to get it."""
     with pytest.raises(DatasetUnavailable, match=r"no source to fetch.*Get it from a place.*a\.csv or a\.csv\.gz"):
         given_file("A", ["a.csv"], "a place")
     with pytest.raises(DatasetUnavailable, match=r"A is not in .*Get it from a place"):

@@ -188,7 +188,7 @@ def test_the_nuclear_norm_finds_the_identity(side):
 
 
 def test_the_nuclear_norm_cannot_tell_one_broadcast_from_all():
-    """With complete side information all ones, a code of rank 1, cost as much as the identity, a code of rank 6."""
+    """All ones, a code of rank 1, cost as much under complete side information as the identity, a code of rank 6."""
     side, norm = SideInformation.complete(6), si.Nuclear(1.0)
     one, all_of_them = np.ones((6, 6)), np.eye(6)
     assert [Scheme.of(side, REALS, matrix.tolist()).rank for matrix in (one, all_of_them)] == [1, 6]
@@ -335,7 +335,7 @@ def test_the_scheme_of_a_matrix_has_its_rank_and_its_entries():
 @given(st.integers(2, 5), st.integers(1, 3), st.sampled_from([GF2, GF3, REALS]), st.integers(0, 10**6))
 @settings(max_examples=40)
 def test_schemes_reproduce_any_matrix(n, rank, field, seed):
-    """With complete side information any product with a diagonal without 0 is a code: CB is the matrix again."""
+    """Any product with a diagonal without 0 is a code under complete side information: CB is the matrix again."""
     rng = np.random.default_rng(seed)
     modulus = field.modulus or 10**9
     matrix = rng.integers(-3, 4, (n, rank)) @ rng.integers(-3, 4, (rank, n))
@@ -417,7 +417,7 @@ def test_a_scheme_reads_as_it_is_used():
 
 
 def test_schemes_to_rounding_say_so():
-    """Of a product of two random factors: rank 2, decoded to 1e-6, with the singular value that was dropped."""
+    """A product of two random factors has rank 2, decoded to 1e-6, with the singular value that was dropped."""
     rng = np.random.default_rng(0)
     matrix = rng.standard_normal((4, 2)) @ rng.standard_normal((2, 4))
     matrix /= matrix.diagonal()[:, None]
@@ -434,7 +434,7 @@ def test_schemes_to_rounding_say_so():
 
 
 def test_projections_give_exact_or_stated_codes():
-    """What alternating projections claim is a completion of that rank, to 1e-9 or exactly."""
+    """Alternating projections end at a completion of the rank that they claim, to 1e-9 or exactly."""
     for side in (CYCLE5, SideInformation.random(6, 0.5, seed=3)):
         found = alternating_projections(side, starts=8)
         matrix = np.array(found.matrix, dtype=float)

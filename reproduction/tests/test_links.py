@@ -228,7 +228,7 @@ def test_cells_are_all_pairs_once(kind, nodes):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_of_the_cells(kind):
-    """With a ratio all links and that many others a link, none twice, other ones with another seed, all alike."""
+    """A ratio gives all links and that many others a link, none twice, other ones with another seed, all alike."""
     graph = planted(kind)
     samples = [graph.cells(1.5, seed) for seed in range(60)]
     truth, seen = dense(graph), np.zeros((40, 40))
@@ -263,7 +263,7 @@ def test_every_pair_is_on_one_side(kind):
 
 
 def test_a_cell_and_its_mirror_are_on_the_same_side():
-    """Of an undirected graph both cells of a pair are kept, held out or hidden together; else they need not be."""
+    """Both cells of a pair of an undirected graph are kept, held out or hidden together; else they need not be."""
     for kind in KINDS:
         cells = {}
         for name, p in parts(kind).items():
@@ -291,14 +291,14 @@ def test_links_and_others_are_hidden_at_the_same_rate(kind):
 
 
 def test_a_split_needs_both_kinds_of_pairs():
-    """Where a side would be left without a link, that is said."""
+    """A side that would be left without a link is an error that says so."""
     graph = Graph(6, [0], [1], directed=False)
     with pytest.raises(ValueError, match="there must be some of both kinds"):
         Pairs.of(graph).split(0.5, 0)
 
 
 def test_a_large_graph_takes_part_with_a_sample(monkeypatch):
-    """With a ratio, prevalence is the same on every side: one link in 1 + ratio."""
+    """A ratio makes prevalence the same on every side: one link in 1 + ratio."""
     monkeypatch.setattr(links, "RATIO", {"undirected": 1.5})
     for p in parts("undirected").values():
         assert p.values.mean() == pytest.approx(1 / 2.5, abs=0.01)
@@ -398,7 +398,7 @@ def test_a_pair_gets_the_mean_of_its_cells_if_undirected():
 
 # ---------------------------------------------------------------- a whole unit
 class Unit(NamedTuple):
-    """What is known and hidden, the scores of all methods, and what each of them answered."""
+    """Known and hidden pairs, the scores of all methods, and the answers of each."""
 
     known: Known
     hidden: Pairs
@@ -492,7 +492,7 @@ def test_the_last_fit_is_to_all_known_pairs(done, kind):
 
 # ---------------------------------------------------------------- scores
 def brute_auc(truth: Any, estimate: Any) -> float:
-    """How often a link has the larger estimate, of all pairs of a link and another; equal ones count half."""
+    """Share of all pairs of a link and another in which the link has the larger estimate; equal ones count half."""
     larger = estimate[truth == 1][:, None] - estimate[truth == 0]
     return float(np.mean((larger > 0) + 0.5 * (larger == 0)))
 
@@ -525,7 +525,7 @@ def test_scores_by_brute_force(done, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hidden_pairs_have_no_say(done, kind):
-    """With links and others exchanged among the hidden pairs, thresholds and strengths stay; AUC turns to 1 − AUC."""
+    """Exchanging links and others among the hidden pairs leaves thresholds and strengths; AUC turns to 1 − AUC."""
     _, hidden, scores, answers = done[kind]
     other_unit = unit(kind, lambda values: 1 - values)
     for s, t in zip(scores, other_unit.scores, strict=True):
@@ -554,7 +554,7 @@ def test_the_constant_says_link_everywhere(done):
 
 
 def test_the_threshold_by_brute_force():
-    """Of all thresholds the one with the largest F1, in the middle between two neighbouring estimates."""
+    """Threshold with the largest F1, in the middle between two neighbouring estimates."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         truth = (rng.random(30) < 0.3).astype(float)

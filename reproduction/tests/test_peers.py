@@ -160,7 +160,7 @@ def test_peers_do_not_see_the_hidden_entries_and_have_one_thread(fake):
 
 
 def test_memory_that_no_one_knows_is_left_out(fake):
-    """Where the system does not tell the memory, the other scores are there."""
+    """A system that does not tell the memory leaves the other scores."""
     score = only("no memory known")
     assert (score.peak_mib, score.total_mib) == (None, None)
     assert score.nmse == only("mean").nmse
@@ -276,7 +276,7 @@ def test_default_settings_that_win_are_called_so():
 
 
 def test_tables_come_without_empty_rows_and_columns():
-    """What is to be filled has an entry in each row and column; elsewhere the mean of the known entries is given."""
+    """Tables to fill have an entry in each row and column; elsewhere the mean of the known entries is given."""
     task = _task()._replace(rows=np.array([0, 0, 4]), cols=np.array([1, 6, 6]), values=np.array([1.0, 2.0, 5.0]))
 
     def fill(table: Any, given: Task, *, plus: float) -> Any:

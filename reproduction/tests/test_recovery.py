@@ -74,7 +74,7 @@ def timeless(scores: Sequence[Score]) -> list[Score]:
 
 # ---------------------------------------------------------------- a unit
 def test_hidden_entries_have_no_say(unit):
-    """With other hidden symbols all fits on the way and the strengths chosen are the same, only errors differ."""
+    """Other hidden symbols change no fit on the way and no strength chosen, only the errors."""
     (scores, fits), (others, refits) = unit, watched_unit(ones_where_hidden)
     assert [(s.lam, s.xi, s.scale) for s in scores] == [(s.lam, s.xi, s.scale) for s in others]
     assert len(fits) == len(refits)
@@ -137,7 +137,7 @@ def test_the_error_is_that_of_the_strengths_reported(unit):
 
 
 class Fitted(NamedTuple):
-    """As much of a result as is scored: X, and X + B with a constant B."""
+    """Part of a result that is scored: X, and X + B with a constant B."""
 
     x: Any
     offset: float
@@ -477,7 +477,7 @@ def work_off(jobs: Sequence[units.Job]) -> None:
 
 
 def test_only_missing_units_are_run(tmp_path):
-    """What has a file is not run again; the scores of all units come back exactly, in the order of the units."""
+    """A unit that has a file is not run again; the scores of all units come back exactly, in their order."""
     folder, study, both = tmp_path / "new" / "scores", Watched(), tuple(PRINTS)
     assert units.collect(study, Mark, dict.fromkeys(UNITS[1:2], PRINTS), folder, work_off) == EXPECTED[2:4]
     assert study.ran == [(*UNITS[1], both)]

@@ -1,4 +1,4 @@
-"""What the committed results say follows from the scores that lie beside it."""
+"""The committed results follow from the scores that lie beside them."""
 
 from __future__ import annotations
 

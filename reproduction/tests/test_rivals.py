@@ -68,7 +68,7 @@ def test_one_bit_reaches_the_optimum_of_a_modelling_tool(cp):
 
 
 def test_multinomial_reaches_the_optimum_of_a_modelling_tool(cp):
-    """With three symbols likelihood and both matrices of log-odds are those of CVXPY."""
+    """Likelihood and both matrices of log-odds are those of CVXPY for three symbols."""
     obs, lam = small((6, 5), "1:3"), 0.4
     model = MultinomialCompletion.fit(obs, "1:3", lam=lam, tol=1e-9, max_iter=5000)
     X = [cp.Variable(obs.shape), cp.Variable(obs.shape)]
@@ -98,7 +98,7 @@ def test_log_odds_stay_in_their_blocks(solver, share):
 
 
 def test_multinomial_of_two_symbols_is_one_bit():
-    """With two symbols both models are the same, entry by entry."""
+    """Both models are the same for two symbols, entry by entry."""
     obs = votes().observations
     first, second = (model.fit(obs, "0,1", lam=1.5) for model in LIKELIHOODS)
     rows, cols = cells(obs.shape)
@@ -120,7 +120,7 @@ def test_probabilities_expectations_and_symbols_agree():
 
 @pytest.mark.parametrize("model", LIKELIHOODS, ids=lambda m: m.__name__)
 def test_cells_of_which_nothing_is_known(model):
-    """Where a row holds no observation both symbols are equally likely, and the larger one is decided on."""
+    """A row without observations has two equally likely symbols, and the larger one is decided on."""
     obs = si.Observations.from_coo([0, 0, 1], [0, 1, 0], [0, 1, 0], (3, 2))
     fitted = model.fit(obs, "0,1", lam=0.1)
     np.testing.assert_allclose(fitted.proba([2], [0]), [[0.5, 0.5]], atol=1e-12)
@@ -221,7 +221,7 @@ def test_uneven_thresholds_are_recovered():
 
 
 def test_symbols_never_observed_are_never_decided_on():
-    """With no 3 among the data of 1:5 there are three thresholds, and the symbols stay those observed."""
+    """Data of 1:5 without a 3 have three thresholds, and the symbols stay those observed."""
     obs = si.datasets.low_rank_alphabet((30, 25), 2, [1.0, 2.0, 4.0, 5.0], observed=0.5).observations
     model = ThresholdCompletion.fit(obs, "1:5", lam=0.5)
     assert model.thresholds.shape == (3,)
@@ -293,7 +293,7 @@ def test_a_step_of_the_augmented_lagrangian_by_hand():
 # ---------------------------------------------------------------- all of them
 @every_model
 def test_planted_votes_are_completed(model):
-    """With λ tuned on the observed entries alone, blocks of votes are completed almost without error."""
+    """Blocks of votes are completed almost without error, with λ tuned on the observed entries alone."""
     data, hidden = votes(), votes().hidden(1000)
     chosen = tuned(model, data.observations, "0,1")
     assert np.mean(chosen.model.symbols(hidden.rows, hidden.cols) != hidden.values) < 0.03

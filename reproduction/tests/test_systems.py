@@ -120,7 +120,7 @@ def test_scores_are_those_of_the_estimates(done, name):
 
 
 def test_hidden_entries_have_no_say(done):
-    """With other hidden symbols each system gives the same estimates and decides for the same symbols."""
+    """Each system gives the same estimates and decides for the same symbols whatever the hidden symbols are."""
     data = tiny(TINY["two"])
     _, hidden = data.observations.split(1 - SHARE, random_state=SEED)
     unseen = np.isin(data.rows * 15 + data.cols, hidden.rows * 15 + hidden.cols)
@@ -204,13 +204,13 @@ def test_the_table_says_what_the_scores_say(seeds):
 
 
 def test_a_system_without_estimates_has_no_nmse_in_the_table():
-    """Where a system decides for symbols only, a dash stands for its NMSE."""
+    """A dash stands for the NMSE of a system that decides for symbols only."""
     table = as_markdown([Score("two", 0.5, seed, "most common symbol", 0.25, None, 0.0) for seed in (0, 1)])
     assert table.splitlines()[-1] == "| most common symbol | 25.00 ± 0.00 | – | 0.0 |"
 
 
 def test_the_table_tells_where_no_discreteness_was_chosen():
-    """Where ξ may be chosen, the table says in how many splits it was 0; the plain method has nothing to tell."""
+    """The table says in how many splits ξ was 0 where it may be chosen; the plain method has nothing to tell."""
     rows = [Score("two", 0.5, seed, "ours, L1", 0.25, 0.1, 0.0, xi) for seed, xi in enumerate((0.0, 0.01, 0.0))]
     assert "| ours, L1 | 25.00 ± 0.00 (ξ = 0 chosen in 2 of 3) |" in as_markdown(rows)
     assert "chosen" not in as_markdown([replace(row, method="ours, ξ = 0") for row in rows])
