@@ -20,7 +20,6 @@ import snapimpute as si
 from snapimpute.backends import backend_named
 from snapimpute.linalg import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
 from snapimpute.linalg.backend import COLUMNS, ROWS, Backend, to_host
-from snapimpute.penalties import kernels
 from snapimpute.problem.losses import Thresholds
 from snapimpute.solvers.proximal.gradient import ProximalSolver
 from snapimpute.solvers.registry import SOLVERS
@@ -566,13 +565,6 @@ def test_another_fit_than_least_squares_is_refused(backend_name: str) -> None:
     problem = si.Problem(data(), si.Nuclear(2.0), loss=Thresholds(np.array([1.5, 2.5, 3.5, 4.5])))
     with pytest.raises(ValueError, match=r"knows the least-squares fit only, not Thresholds.*use .cpu."):
         si.solve(problem, "apg", backend=backend_name)
-
-
-def test_kernels_have_their_torch_twins() -> None:
-    from snapimpute.backends.torch._maps import MAPS
-
-    compiled = {name for name, value in vars(kernels).items() if hasattr(value, "py_func")}
-    assert compiled - set(MAPS) == {"fractional_majorised"}  # a method of its own, on small arrays
 
 
 # ---------------------------------------------------------------- figures

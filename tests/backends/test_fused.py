@@ -192,7 +192,6 @@ def test_lane_sums(dtype: Any, counts: list[int], width: int) -> None:
 
 
 def test_maps_that_kernels_do_not_know() -> None:
-    assert forms.form_of(lambda x: None) is None
     assert forms.form_of(si.L1("1:5", xi=0.1).compiled_value(1.0)) is None
     assert forms.form_of(si.Ridge(center=3.0, xi=0.1).compiled_envelope(1.0)) is None
     many = si.L1(np.arange(30.0) ** 1.5, xi=0.01)

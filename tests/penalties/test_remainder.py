@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from snapimpute import L1, Alphabet, Ridge
-from snapimpute.base.types import CellMap
-from snapimpute.penalties import CellPenalty
+from snapimpute.penalties import CellMap, CellPenalty
 from snapimpute.penalties.discrete import Line
 
 STEPS = [0.3, 1.0, 4.0]
@@ -284,10 +283,10 @@ class Stretch(CellPenalty):
         return 0.0
 
     def compiled_value(self, step: float) -> CellMap:
-        return lambda x: np.multiply(x, x * (0.5 * step), out=x)
+        return CellMap.of(lambda x: x * x * (0.5 * step))
 
     def compiled_prox(self, step: float) -> CellMap:
-        return lambda x: np.divide(x, 1 + step, out=x)
+        return CellMap.of(lambda x: x / (1 + step))
 
 
 def test_default_line_is_zero():

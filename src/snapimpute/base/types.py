@@ -14,5 +14,5 @@ Array = NDArray[np.floating[Any]]
 Index = NDArray[np.integer[Any]]
 """Positions of rows, columns or cells: integers of any size."""
 
-CellMap = Callable[[Array], None]
-"""A map of one real variable, applied in place to a flat array; called from several threads."""
+CellFunction = Callable[[Array], Any]
+"""A function that changes a flat array in place, cell by cell; called from several threads."""

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array, CellFunction
 from snapimpute.data.observations import Observations
 
-# Operators are built on this module, so their types are not known here.
+# Operators and maps are built on this module or beside it, so their types are not known here.
+CellMap: TypeAlias = Any
 LowRank: TypeAlias = Any
 MatrixOperator: TypeAlias = Any
 Sample: TypeAlias = Any
@@ -109,12 +110,12 @@ class Backend(ABC):
 
     @abstractmethod
     def mapped(
-        self, factors: LowRank, cell_map: CellMap, accuracy: Accuracy, sample: Sample | None
+        self, factors: LowRank, cell_map: CellFunction, accuracy: Accuracy, sample: Sample | None
     ) -> MatrixOperator:
         """Return f(X) as an operator, of the accuracy needed."""
 
     @abstractmethod
-    def cell_sum(self, factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
+    def cell_sum(self, factors: LowRank, cell_map: CellFunction, sample: Sample | None) -> tuple[float, float]:
         """Estimate Σ f(X_ij) over all cells from a sample; return it and its standard error."""
 
     @abstractmethod
@@ -122,8 +123,8 @@ class Backend(ABC):
         """Return ``table[index]`` of a numpy array and indices that live there."""
 
     @abstractmethod
-    def apply(self, kernel: str, x: Array, *arguments: Any) -> None:
-        """Apply a compiled map of one real variable, known by the name of its kernel, in place."""
+    def apply(self, cell_map: CellMap, x: Array) -> None:
+        """Apply a map of one real variable in place."""
 
 
 def backend_of(array: Any) -> Backend | None:

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from snapimpute.base.files import stored
 from snapimpute.base.threads import Part, cut, run_parts, single_threaded_blas
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array, CellFunction
 from snapimpute.linalg.backend import EXACT, Accuracy, Backend, backend_of
 from snapimpute.linalg.base import MatrixOperator
 from snapimpute.linalg.lowrank import LowRank
@@ -192,7 +192,7 @@ class MappedLowRank(Mapped):
     def __init__(
         self,
         factors: LowRank,
-        cell_map: CellMap,
+        cell_map: CellFunction,
         *,
         tile_dtype: DTypeLike | None = None,
         sample: Sample | None = None,
@@ -266,7 +266,7 @@ class MappedLowRank(Mapped):
 
 
 def mapped(
-    factors: LowRank, cell_map: CellMap, *, accuracy: Accuracy = EXACT, sample: Sample | None = None
+    factors: LowRank, cell_map: CellFunction, *, accuracy: Accuracy = EXACT, sample: Sample | None = None
 ) -> MatrixOperator:
     """Return f(X) as an operator, where X lives, with tiles of lower precision if that is accurate enough."""
     backend = backend_of(factors.U)
@@ -286,12 +286,12 @@ def single_error(factors: LowRank, accuracy: Accuracy) -> float:
     return error if error <= accuracy.error else 0.0
 
 
-def cell_sum(factors: LowRank, cell_map: CellMap) -> float:
+def cell_sum(factors: LowRank, cell_map: CellFunction) -> float:
     """Sum f(X_ij) over all cells of a low-rank matrix."""
     return sampled_sum(factors, cell_map, None)[0]
 
 
-def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
+def sampled_sum(factors: LowRank, cell_map: CellFunction, sample: Sample | None) -> tuple[float, float]:
     """Estimate Σ f(X_ij) over all cells from a sample; return it and its standard error."""
     backend = backend_of(factors.U)
     if backend is not None:
@@ -301,7 +301,7 @@ def sampled_sum(factors: LowRank, cell_map: CellMap, sample: Sample | None) -> t
     return estimate(band_sums(factors, cell_map, sample), sample.draw(factors.shape), factors.shape[1])
 
 
-def band_sums(factors: LowRank, cell_map: CellMap, sample: Any) -> list[Array]:
+def band_sums(factors: LowRank, cell_map: CellFunction, sample: Any) -> list[Array]:
     """Sum f(X_ij) over the rows of each band, column by column; for bands of all columns tile by tile."""
     tiles = _Tiles(factors, cell_map, factors.dtype, sample)
 
@@ -340,7 +340,12 @@ class _Tiles:
     """
 
     def __init__(
-        self, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None, keep: bool = False
+        self,
+        factors: LowRank,
+        cell_map: CellFunction,
+        dtype: np.dtype[Any],
+        sample: Sample | None,
+        keep: bool = False,
     ) -> None:
         m, n = self.shape = factors.shape
         self.cell_map = cell_map

@@ -2,6 +2,7 @@
 
 from snapimpute.penalties.columns import ByColumn
 from snapimpute.penalties.discrete import L0, L1, CellPenalty, ComposedL1, DiscretePenalty, Line, Ridge
+from snapimpute.penalties.maps import CellMap
 from snapimpute.penalties.norm import L2, Moments
 from snapimpute.penalties.spectral import (
     MCP,
@@ -34,6 +35,7 @@ __all__ = [
     "SPECTRAL",
     "ByColumn",
     "CappedL1",
+    "CellMap",
     "CellPenalty",
     "ComposedL1",
     "DiscretePenalty",

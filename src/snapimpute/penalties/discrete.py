@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
-from snapimpute.penalties import kernels
+from snapimpute.penalties.maps import CellMap
 
 Kind = Literal["value", "prox", "envelope", "landing"]
 
@@ -90,15 +90,18 @@ class CellPenalty(DiscretePenalty):
         precision, or on a sample of the cells.
         """
         prox, line = self.compiled_prox(step), self.line(step)
-        return prox if line == (0.0, 0.0) else kernels.Remainder(prox, *line)
+        return prox if line == (0.0, 0.0) else CellMap("remainder", (CellMap.of(prox), *line))
 
     def compiled_envelope(self, step: float) -> CellMap:
         """Return the in-place map x ← min_u step·penalty(u) + ½ (u − x)²."""
-        return kernels.Envelope(self.compiled_prox(step), self.compiled_value(step))
+        return CellMap("envelope", self._prox_and_value(step))
 
     def compiled_landing(self, step: float) -> CellMap:
         """Return the in-place map x ← step·penalty(prox(x))."""
-        return kernels.Landing(self.compiled_prox(step), self.compiled_value(step))
+        return CellMap("landing", self._prox_and_value(step))
+
+    def _prox_and_value(self, step: float) -> tuple[CellMap, CellMap]:
+        return CellMap.of(self.compiled_prox(step)), CellMap.of(self.compiled_value(step))
 
     def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
         """Return the in-place map for ``kind``: the value, the prox, the envelope, or the value at the prox."""
@@ -108,7 +111,7 @@ class CellPenalty(DiscretePenalty):
             "envelope": self.compiled_envelope,
             "landing": self.compiled_landing,
         }
-        return build[kind](step)
+        return CellMap.of(build[kind](step))
 
     def value(self, x: ArrayLike) -> Array:
         """Penalty of every entry, ξ included."""
@@ -207,11 +210,11 @@ class L1(SymbolPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
-        return kernels.Bound(kernels.l1_value, self.alphabet.symbols, self.pulls(step))
+        return CellMap("l1-value", (self.alphabet.symbols, self.pulls(step)))
 
     def compiled_prox(self, step: float) -> CellMap:
         """One pass over the sorted symbols."""
-        return kernels.Bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
+        return CellMap("l1-prox", (self.alphabet.symbols, self.pulls(step), 0.0, 0.0))
 
     @property
     def _gap(self) -> float | None:
@@ -232,12 +235,12 @@ class L1(SymbolPenalty):
         """A few operations on an even staircase, else one pass over the symbols."""
         gap, line = self._gap, self.line(step)
         if gap is None:
-            return kernels.Bound(kernels.l1_prox, self.alphabet.symbols, self.pulls(step), *line)
+            return CellMap("l1-prox", (self.alphabet.symbols, self.pulls(step), *line))
         pull, first = float(self.pulls(step)[0]), float(self.alphabet.symbols[0])
         low, period = first - pull * len(self.alphabet), gap + 2 * pull
         base = first - line.slope * low - line.shift
         stairs = low, 1 / period, period, len(self.alphabet) - 1, 2 * pull
-        return kernels.Bound(kernels.even_l1_remainder, *stairs, line.slope, base)
+        return CellMap("l1-stairs", (*stairs, line.slope, base))
 
 
 @stored("penalty l0", "alphabet", "xi", "weights")
@@ -278,15 +281,15 @@ class L0(SymbolPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols that x is not."""
-        return kernels.Bound(kernels.l0_value, self.alphabet.symbols, self.pulls(step))
+        return CellMap("l0-value", (self.alphabet.symbols, self.pulls(step)))
 
     def compiled_prox(self, step: float) -> CellMap:
         """The best of y and the symbols."""
-        return kernels.Bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), 0.0, 0.0)
+        return CellMap("l0-prox", (self.alphabet.symbols, self.pulls(step), 0.0, 0.0))
 
     def compiled_remainder(self, step: float) -> CellMap:
         """The same, less the line."""
-        return kernels.Bound(kernels.l0_prox, self.alphabet.symbols, self.pulls(step), *self.line(step))
+        return CellMap("l0-prox", (self.alphabet.symbols, self.pulls(step), *self.line(step)))
 
 
 @stored("penalty l1-composed", "alphabet", "xi")
@@ -328,7 +331,7 @@ class ComposedL1(CellPenalty):
 
     def compiled_prox(self, step: float) -> CellMap:
         """K soft thresholds, one after the other."""
-        return kernels.Bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, 0.0, 0.0)
+        return CellMap("composed-l1-prox", (self.alphabet.symbols, step * self.xi, 0.0, 0.0))
 
     def _as_exact(self, step: float) -> L1 | None:
         """The `L1` about moved symbols whose prox this is, where those are evenly spaced as well."""
@@ -347,7 +350,7 @@ class ComposedL1(CellPenalty):
         """A few operations on an even staircase, else K soft thresholds less the line."""
         exact, line = self._as_exact(step), self.line(step)
         if exact is None:
-            return kernels.Bound(kernels.composed_l1_prox, self.alphabet.symbols, step * self.xi, *line)
+            return CellMap("composed-l1-prox", (self.alphabet.symbols, step * self.xi, *line))
         return exact.compiled_remainder(step)
 
     def compiled_envelope(self, step: float) -> CellMap:
@@ -387,24 +390,11 @@ class Ridge(CellPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """step·ξ (x − centre)²."""
-        pull, centre = step * self.xi, self.center
-
-        def run(x: Array) -> None:
-            x -= centre
-            x *= x
-            x *= pull
-
-        return run
+        return CellMap("square", (step * self.xi, self.center))
 
     def compiled_prox(self, step: float) -> CellMap:
         """A weighted mean of x and the centre."""
-        slope, shift = self.line(step)
-
-        def run(x: Array) -> None:
-            x *= slope
-            x += shift
-
-        return run
+        return CellMap("line", tuple(self.line(step)))
 
     def line(self, step: float) -> Line:
         """The prox is a line."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,11 +12,12 @@ from scipy.optimize import minimize_scalar
 
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array
 from snapimpute.data.alphabet import AlphabetLike
-from snapimpute.penalties import kernels
+from snapimpute.penalties import _kernels as kernels
+from snapimpute.penalties._table import Family, Table, tabulated_prox
 from snapimpute.penalties.discrete import SymbolPenalty, check_step
-from snapimpute.penalties.table import Family, Tabulated, tabulated_prox
+from snapimpute.penalties.maps import CellMap
 
 
 class _Key(NamedTuple):
@@ -42,8 +42,8 @@ class TabulatedPenalty(SymbolPenalty):
         """The table of this step."""
         family = self._family(step)
         if not family.symbols:
-            return lambda x: None
-        return replace(_table(*family), alphabet=tuple(self.alphabet.symbols.tolist()))
+            return CellMap("identity", ())
+        return CellMap("tabulated", (self.alphabet.symbols, _table(*family)))
 
     def _felt(self, step: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Symbols with a pull, and the pulls."""
@@ -52,7 +52,7 @@ class TabulatedPenalty(SymbolPenalty):
 
 
 @lru_cache(maxsize=64)
-def _table(symbols: tuple[float, ...], pulls: tuple[float, ...], shape: float, power: bool) -> Tabulated:
+def _table(symbols: tuple[float, ...], pulls: tuple[float, ...], shape: float, power: bool) -> Table:
     return tabulated_prox(Family(np.array(symbols), np.array(pulls), shape, power))
 
 
@@ -116,7 +116,7 @@ class FractionalL0(TabulatedPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
-        return kernels.Bound(kernels.fractional_value, self.alphabet.symbols, self.pulls(step), self.alpha)
+        return CellMap("fractional-value", (self.alphabet.symbols, self.pulls(step), self.alpha))
 
     def majorised(self, x: ArrayLike, anchor: ArrayLike, step: float = 1.0) -> Array:
         """(x + 2ξ Σ b_k² a_k)/(1 + 2ξ Σ b_k²), b_k = √α/((anchor − a_k)² + α): one step down from the anchor.
@@ -179,4 +179,4 @@ class Lp(TabulatedPenalty):
 
     def compiled_value(self, step: float) -> CellMap:
         """Σ_k over the symbols."""
-        return kernels.Bound(kernels.power_value, self.alphabet.symbols, self.pulls(step), self.p)
+        return CellMap("power-value", (self.alphabet.symbols, self.pulls(step), self.p))

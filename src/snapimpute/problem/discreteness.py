@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from snapimpute.base.threads import cut, run_parts
-from snapimpute.base.types import Array, CellMap, Index
+from snapimpute.base.types import Array, Index
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sum, cell_sum, mapped
 from snapimpute.linalg.backend import EXACT, Accuracy, backend_of, take_beside
 from snapimpute.linalg.base import ENTRIES
-from snapimpute.penalties import L2, ByColumn, CellPenalty, DiscretePenalty, Line, Moments
+from snapimpute.penalties import L2, ByColumn, CellMap, CellPenalty, DiscretePenalty, Line, Moments
 
 Total = Literal["value", "envelope", "landing"]
 

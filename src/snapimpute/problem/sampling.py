@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from snapimpute.base.files import stored
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, MatrixOperator, Sample, Scaled, Sum, mapped, sampled_sum
 from snapimpute.linalg.backend import Accuracy
-from snapimpute.penalties import CellPenalty
+from snapimpute.penalties import CellMap, CellPenalty
 from snapimpute.problem.discreteness import DiscreteTerm, Total, moments
 
 WEIGHT = 0.2
@@ -241,19 +241,13 @@ class SampledTerm(DiscreteTerm):
         penalty = self.parts[i].penalty
         if kind != "envelope" or not isinstance(penalty, CellPenalty):
             return super()._part_total(i, x, seen, kind, step)
-        cost, line = penalty.compiled_envelope(step), penalty.line(step)
+        cost, line = penalty.compiled("envelope", step), penalty.line(step)
         # The envelope has the derivative x − prox(x), so that its quadratic part is that of the line.
         bend, shift = 0.5 * (1 - line.slope), line.shift
-        least = 0.0
-
-        def rest(cells: Array) -> None:
-            curve = (bend * cells - shift) * cells + least
-            cost(cells)
-            cells -= curve
-
         vertex = np.array([shift / (2 * bend) if bend > 0 else 0.0])
-        rest(vertex)
+        CellMap("less-parabola", (cost, bend, shift, 0.0))(vertex)
         least = float(vertex[0])  # what is left varies about 0: it is the variation that a sample estimates badly
+        rest = CellMap("less-parabola", (cost, bend, shift, least))
         fraction = self.sampler.fractions.get(i, 1)
         sample = Sample.of(x.shape, fraction, (self.sampler.seed, self.sampler.iteration, i, 1))
         estimate, error = sampled_sum(x, rest, sample if sample.fraction > 1 else None)

@@ -275,7 +275,8 @@ def _speed_of_tiles(problem: Problem, case: Case) -> Parts:
     factors = LowRank(left, np.append(values.mean(), spread).astype(dtype), right)
     penalty = _tiled(problem)[0][1]
     rest, cost = penalty.compiled_remainder(1.0) or np.abs, penalty.compiled_envelope(1.0)
-    _ = rest(np.ones(8, tile_dtype)), cost(np.ones(8, dtype))  # compiles
+    rest(np.ones(8, tile_dtype))  # compiles
+    cost(np.ones(8, dtype))
     sample = Sample.of((m, n), case.fraction, (0,)) if case.fraction > 1 else None
     B, C, passes = np.ones((n, k), dtype), np.ones((m, k), dtype), case.passes if case.kept else 2
 

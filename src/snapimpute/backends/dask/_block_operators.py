@@ -13,13 +13,13 @@ from numpy.typing import DTypeLike
 
 from snapimpute.backends.dask._blocks import Blocks
 from snapimpute.base.files import write_atomically
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array, CellFunction
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sample, Sparse
 from snapimpute.linalg import kernels as entries_kernels
 from snapimpute.linalg.backend import Backend
 from snapimpute.linalg.tiled import Draw, Mapped, band_sums
-from snapimpute.penalties import kernels, table
+from snapimpute.penalties import CellMap
 
 
 class Within:
@@ -173,7 +173,9 @@ def column_groups(operators: tuple[MatrixOperator, ...], cols: Any) -> ColumnGro
     return ColumnGroups(operators, cols)
 
 
-def mapped_of(factors: LowRank, cell_map: CellMap, kind: np.dtype[Any], sample: Any, error: float) -> MappedLowRank:
+def mapped_of(
+    factors: LowRank, cell_map: CellFunction, kind: np.dtype[Any], sample: Any, error: float
+) -> MappedLowRank:
     """f(X) of a block."""
     return MappedLowRank(factors, cell_map, tile_dtype=kind, sample=sample, error=error)
 
@@ -203,7 +205,7 @@ def second_of(pair: Any) -> Any:
     return pair[1]
 
 
-def sums_of_bands(factors: LowRank, cell_map: CellMap, sample: Any) -> Any:
+def sums_of_bands(factors: LowRank, cell_map: CellFunction, sample: Any) -> Any:
     """Arrays of different lengths, such that they can be added up."""
     sums = band_sums(factors, cell_map, sample)
     out = np.empty(len(sums), object)
@@ -211,11 +213,10 @@ def sums_of_bands(factors: LowRank, cell_map: CellMap, sample: Any) -> Any:
     return out
 
 
-def applied(x: Array, kernel: str, *arguments: Any) -> Array:
-    """A map, by the name of its kernel."""
+def applied(x: Array, cell_map: CellMap) -> Array:
+    """Return what a map makes of a block."""
     out = x.copy()
-    maker = getattr(kernels, kernel, None) or getattr(table, kernel)
-    maker(out, *arguments)
+    cell_map(out)
     return out
 
 

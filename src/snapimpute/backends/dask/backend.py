@@ -24,11 +24,12 @@ from snapimpute.backends.dask._blocks import Blocks, Written
 from snapimpute.backends.dask._expressions import Node, PerBlock, Ref
 from snapimpute.backends.dask._tasks import Tasks
 from snapimpute.base.errors import MissingDeviceError, Setting
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array, CellFunction
 from snapimpute.data.observations import Observations
 from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sample, Scaled, Sum, cell_sum
 from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS, Accuracy, Backend, backend_of
 from snapimpute.linalg.tiled import estimate, single_error
+from snapimpute.penalties import CellMap
 
 
 class Cut:
@@ -257,13 +258,13 @@ class DaskBackend(Tasks, Backend):
         raise TypeError(f"a {type(operator).__name__} cannot be cut into blocks")
 
     # ---------------------------------------------------------------- maps of all cells
-    def apply(self, kernel: str, x: Array, *arguments: Any) -> None:
-        """Apply a map by the name of its kernel, in place."""
+    def apply(self, cell_map: CellMap, x: Array) -> None:
+        """Apply a map of one real variable in place."""
         blocks: Any = x
-        blocks.become(blocks.then(local.applied, kernel, *arguments, meta=blocks.meta))
+        blocks.become(blocks.then(local.applied, cell_map, meta=blocks.meta))
 
     def mapped(
-        self, factors: LowRank, cell_map: CellMap, accuracy: Accuracy, sample: Sample | None
+        self, factors: LowRank, cell_map: CellFunction, accuracy: Accuracy, sample: Sample | None
     ) -> MatrixOperator:
         """f(X) as an operator, by tiles of each block."""
         error = single_error(factors, accuracy)
@@ -271,7 +272,7 @@ class DaskBackend(Tasks, Backend):
         return BlockMapped(self, factors, self._mapped_tree(factors, cell_map, kind, sample, error), error)
 
     def _mapped_tree(
-        self, factors: LowRank, cell_map: CellMap, kind: np.dtype[Any], sample: Sample | None, error: float
+        self, factors: LowRank, cell_map: CellFunction, kind: np.dtype[Any], sample: Sample | None, error: float
     ) -> Any:
         drawn = None if sample is None else self._within(sample, factors.shape)
         return Node(local.mapped_of, self._operator_tree(factors), cell_map, kind, drawn, error)
@@ -282,7 +283,7 @@ class DaskBackend(Tasks, Backend):
             tuple(Within(sample, shape, start, rows) for start, rows in zip(starts, self.cut.rows, strict=True))
         )
 
-    def cell_sum(self, factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
+    def cell_sum(self, factors: LowRank, cell_map: CellFunction, sample: Sample | None) -> tuple[float, float]:
         """Σ f(X_ij) over all cells as a sample knows it, and its standard error."""
         tree = self._operator_tree(factors)
         if sample is None:

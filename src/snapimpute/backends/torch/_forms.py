@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from snapimpute.base.types import CellMap
-from snapimpute.penalties.kernels import Bound, Envelope, Remainder
-from snapimpute.penalties.table import Tabulated
+from snapimpute.penalties import CellMap
 
 MOST_SYMBOLS = 20
 """That a kernel loops over."""
@@ -67,36 +67,33 @@ class Form(NamedTuple):
     breaks: int = 0
 
 
+Maker = Callable[..., Form | None]
+"""It makes a form of the parameters of a map, or None where that could not be exact enough."""
+
+
 def form_of(cell_map: CellMap) -> Form | None:
-    """The form of a map that kernels know; None of one that they do not."""
-    if isinstance(cell_map, Bound):
-        return _bound_form(cell_map.kernel.__name__, cell_map.arguments)
-    if isinstance(cell_map, Remainder) and isinstance(cell_map.prox, Tabulated):
-        return _tabulated(cell_map, cell_map.prox, 1)
-    if isinstance(cell_map, Envelope):
-        if isinstance(cell_map.prox, Tabulated):
-            return _tabulated(cell_map, cell_map.prox, 2)
-        if isinstance(cell_map.prox, Bound) and isinstance(cell_map.value, Bound):
-            return _envelope_form(cell_map.prox, cell_map.value)
-    return None
+    """Return the form of a map for the kernels; None of a map that they do not know, or not in all its digits."""
+    return _made(FORMS[cell_map.kind], *cell_map.parameters)
 
 
-def _bound_form(name: str, arguments: tuple[Any, ...]) -> Form | None:
-    if name == "even_l1_remainder":
-        return _stairs(*arguments)
-    kinds = {"l1_prox": RECURRENCE, "l0_prox": NEAREST, "composed_l1_prox": COMPOSED}
-    if name not in kinds:
-        return None
-    symbols, pulls, slope, shift = arguments
-    pulls = np.broadcast_to(pulls, symbols.shape)
-    gap = _even_gap(symbols, pulls)
-    if kinds[name] == NEAREST and gap:
-        return _near(Form(EVEN, (*_nearest(symbols, gap, pulls[0]), 1 - slope, shift / gap), symbols.size, unit=gap))
+def _made(maker: Maker | None, *parameters: Any) -> Form | None:
+    return None if maker is None else maker(*parameters)
+
+
+def _pass(kind: int, symbols: Any, pulls: Any, slope: float, shift: float) -> Form | None:
+    """A loop over the symbols."""
     if symbols.size > MOST_SYMBOLS:
         return None
     unit = _unit(symbols)
-    table = np.concatenate([symbols / unit, pulls / (unit**2 if kinds[name] == NEAREST else unit)])
-    return Form(kinds[name], (slope, shift / unit), symbols.size, table, unit)
+    pulls = np.broadcast_to(pulls, symbols.shape) / (unit**2 if kind == NEAREST else unit)
+    return Form(kind, (slope, shift / unit), symbols.size, np.concatenate([symbols / unit, pulls]), unit)
+
+
+def _l0_prox(symbols: Any, pulls: Any, slope: float, shift: float) -> Form | None:
+    gap = _even_gap(symbols, pulls)
+    if not gap:
+        return _pass(NEAREST, symbols, pulls, slope, shift)
+    return _near(Form(EVEN, (*_nearest(symbols, gap, pulls[0]), 1 - slope, shift / gap), symbols.size, unit=gap))
 
 
 def _unit(symbols: Any) -> float:
@@ -139,26 +136,42 @@ def _stairs(
     return _near(Form(STAIRS, numbers, int(top) + 1, unit=period))
 
 
-def _envelope_form(prox: Bound, value: Bound) -> Form | None:
-    names = prox.kernel.__name__, value.kernel.__name__
-    kinds = {("l1_prox", "l1_value"): ENVELOPE_L1, ("l0_prox", "l0_value"): ENVELOPE_L0}
-    if names not in kinds:
-        return None
-    symbols, pulls = value.arguments
+def _envelope(prox: CellMap, value: CellMap) -> Form | None:
+    return _made(ENVELOPES.get((prox.kind, value.kind)), prox, value)
+
+
+def _l1_envelope(prox: CellMap, value: CellMap) -> Form | None:
+    symbols, pulls = value.parameters
     gap = _even_gap(symbols, pulls)
-    if gap and kinds[names] == ENVELOPE_L1:
-        return _gain(symbols, gap, float(pulls[0]), Envelope(prox, value))
+    if gap:
+        return _gain(symbols, gap, float(pulls[0]), CellMap("envelope", (prox, value)))
+    form = _pass(RECURRENCE, symbols, pulls, 0.0, 0.0)
+    return form and form._replace(kind=ENVELOPE_L1, numbers=())
+
+
+def _l0_envelope(prox: CellMap, value: CellMap) -> Form | None:
+    symbols, pulls = value.parameters
+    gap = _even_gap(symbols, pulls)
     if gap:
         numbers = _nearest(symbols, gap, pulls[0])
         return _near(Form(EVEN_GAIN, numbers, symbols.size, unit=gap, constant=float(pulls.sum())))
-    if symbols.size > MOST_SYMBOLS:
-        return None
-    unit = _unit(symbols)
-    table = np.concatenate([symbols / unit, pulls / (unit if kinds[names] == ENVELOPE_L1 else unit**2)])
-    return Form(kinds[names], (), symbols.size, table, unit)
+    form = _pass(NEAREST, symbols, pulls, 0.0, 0.0)
+    return form and form._replace(kind=ENVELOPE_L0, numbers=())
 
 
-def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form | None:
+def _remainder(prox: CellMap, slope: float, shift: float) -> Form | None:
+    return _made(REMAINDERS.get(prox.kind), prox, slope, shift)
+
+
+def _tabulated_remainder(prox: CellMap, slope: float, shift: float) -> Form | None:
+    return _read(CellMap("remainder", (prox, slope, shift)), prox, 1)
+
+
+def _tabulated_envelope(prox: CellMap, value: CellMap) -> Form | None:
+    return _read(CellMap("envelope", (prox, value)), prox, 2)
+
+
+def _gain(symbols: Any, gap: float, pull: float, envelope: CellMap) -> Form | None:
     """The envelope has the derivative y − prox(y): a parabola, as the line is split off, less the integral of f."""
     period, top = gap + 2 * pull, symbols.size - 1
     slope, low = gap / period, float(symbols[0]) - pull * symbols.size
@@ -171,9 +184,9 @@ def _gain(symbols: Any, gap: float, pull: float, envelope: Envelope) -> Form | N
     return stairs and stairs._replace(kind=GAIN, constant=constant, bend=bend, tilt=tilt)
 
 
-def _tabulated(cell_map: CellMap, prox: Tabulated, power: int) -> Form | None:
+def _read(cell_map: CellMap, prox: CellMap, power: int) -> Form | None:
     """A table of the map, whose values grow with that power of the unit; None if it cannot be exact enough."""
-    symbols = np.array(prox.alphabet)
+    symbols, table_of_prox = prox.parameters
     span, unit = float(np.ptp(symbols)), _unit(symbols)
     if span == 0:  # nothing says where cells are
         return None
@@ -181,7 +194,7 @@ def _tabulated(cell_map: CellMap, prox: Tabulated, power: int) -> Form | None:
     low, high = float(symbols[0]) - REACH * span, float(symbols[-1]) + REACH * span
     jumps = np.empty((0, 3))
     if power == 1:  # an envelope does not jump
-        jumps = _breaks(cell_map, prox.tables[1], 1e-5 * span, 1e-7 * typical)
+        jumps = _breaks(cell_map, table_of_prox.edges, 1e-5 * span, 1e-7 * typical)
     if len(jumps) > MOST_BREAKS:
         return None
     for count in NODES:
@@ -251,3 +264,36 @@ def _breaks(cell_map: CellMap, edges: Any, near: float, least: float) -> Any:
     right = _mapped(cell_map, edges + 2 * near) - _mapped(cell_map, edges + near)
     steps, bends = after - before, (right - left) / near
     return np.stack([edges, steps, bends], axis=1)[(np.abs(steps) > least) | (np.abs(bends) > 1e-2)]
+
+
+FORMS: dict[str, Maker | None] = {
+    "identity": None,
+    "line": None,
+    "square": None,
+    "l1-value": None,
+    "l1-prox": partial(_pass, RECURRENCE),
+    "l1-stairs": _stairs,
+    "composed-l1-prox": partial(_pass, COMPOSED),
+    "l0-value": None,
+    "l0-prox": _l0_prox,
+    "fractional-value": None,
+    "power-value": None,
+    "tabulated": None,
+    "envelope": _envelope,
+    "landing": None,
+    "remainder": _remainder,
+    "less-parabola": None,
+    "own": None,
+}
+"""By kind: called with the parameters of a map, each returns its form; None of a kind that goes by tiles."""
+
+ENVELOPES: dict[tuple[str, str], Maker] = {
+    ("l1-prox", "l1-value"): _l1_envelope,
+    ("l0-prox", "l0-value"): _l0_envelope,
+    ("tabulated", "fractional-value"): _tabulated_envelope,
+    ("tabulated", "power-value"): _tabulated_envelope,
+}
+"""By the kinds of prox and value; the envelopes of others are not fused."""
+
+REMAINDERS: dict[str, Maker] = {"tabulated": _tabulated_remainder}
+"""By the kind of the prox; other proxes bring a remainder of their own kind, or are not fused."""

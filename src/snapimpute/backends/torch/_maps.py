@@ -1,7 +1,6 @@
-"""The compiled maps of one real variable, in torch: each changes a tensor in place.
+"""The interpreter of cell maps for tensors.
 
-They have the names and arguments of `penalties.kernels` and `penalties.table`,
-and give the same values. NaN stays NaN.
+It has every kind of `penalties.maps`, and gives the values of numpy. NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -10,11 +9,35 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from snapimpute.backends.torch._arrays import NUMPY
+from snapimpute.penalties import CellMap
 
-def _even_l1_remainder(
+
+def applied(cell_map: CellMap, x: Tensor) -> Tensor:
+    """Return what a map makes of a tensor, of which nothing is changed."""
+    parameters = cell_map.parameters_in(NUMPY[x.dtype])
+    numbers = (one.item() if isinstance(one, np.generic) else one for one in parameters)
+    return MAPS[cell_map.kind](x, *numbers)
+
+
+def _identity(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+def _line(x: Tensor, slope: float, shift: float) -> Tensor:
+    return (x * slope).add_(shift)
+
+
+def _square(x: Tensor, pull: float, centre: float) -> Tensor:
+    d = x - centre
+    return d.mul_(d).mul_(pull)
+
+
+def _l1_stairs(
     x: Tensor, low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float
 ) -> Tensor:
     z = x - low
@@ -81,26 +104,11 @@ def _power_value(x: Tensor, symbols: Any, pulls: Any, p: float) -> Tensor:
     return total
 
 
-def _half_squares(x: Tensor, u: Any) -> Tensor:
-    return torch.where(x == u.tensor, 0.0, x - u.tensor).square_().mul_(0.5)
-
-
-def _look_up(
-    x: Tensor,
-    guide: Any,
-    edges: Any,
-    origins: Any,
-    rates: Any,
-    firsts: Any,
-    u: Any,
-    slopes: Any,
-    inside: tuple[float, float],
-    outer: tuple[float, float],
-    *family: Any,
-) -> Tensor:
+def _tabulated(x: Tensor, alphabet: Any, table: Any) -> Tensor:
     """The piece, the cell of its table, a cubic; beyond the table the equation is solved."""
-    tables = (torch.as_tensor(one, device=x.device) for one in (edges, origins, rates, firsts, u, slopes))
-    edges, origins, rates, firsts, u, slopes = tables
+    given = table.edges, table.origins, table.rates, table.firsts, table.u, table.slopes
+    edges, origins, rates, firsts, u, slopes = (torch.as_tensor(one, device=x.device) for one in given)
+    inside, outer = table.inside, table.outer
     y = x.to(torch.float64)
     b = torch.searchsorted(edges, y.contiguous(), right=True)
     t = (y - origins[b]) * rates[b]
@@ -111,7 +119,7 @@ def _look_up(
     out = u[k] + t * (left + t * (3 * rise - 2 * left - right + t * (left + right - 2 * rise)))
     for beyond, low, high in ((y < inside[0], -math.inf, outer[0]), (y > inside[1], outer[1], math.inf)):
         if bool(beyond.any()):
-            out[beyond] = _settled(y[beyond], low, high, *family)
+            out[beyond] = _settled(y[beyond], low, high, table.symbols, table.pulls, table.shape, table.power)
     found: Tensor = out.to(x.dtype)
     return found
 
@@ -140,16 +148,48 @@ def _slope(u: Tensor, symbols: Any, pulls: Any, shape: float, power: bool) -> Te
     return total
 
 
+def _envelope(x: Tensor, prox: CellMap, value: CellMap) -> Tensor:
+    u = applied(prox, x)
+    half_squares = torch.where(x == u, 0.0, x - u).square_().mul_(0.5)
+    return half_squares.add_(applied(value, u))
+
+
+def _landing(x: Tensor, prox: CellMap, value: CellMap) -> Tensor:
+    return applied(value, applied(prox, x))
+
+
+def _remainder(x: Tensor, prox: CellMap, slope: float, shift: float) -> Tensor:
+    return applied(prox, x).sub_((x * slope).add_(shift))
+
+
+def _less_parabola(x: Tensor, cost: CellMap, bend: float, shift: float, least: float) -> Tensor:
+    return applied(cost, x).sub_((x * bend - shift).mul_(x).add_(least))
+
+
+def _own(x: Tensor, function: Any) -> Tensor:
+    """A user's function knows numpy only: it is called in the memory of the host."""
+    host = x.cpu().numpy().copy()
+    CellMap.of(function)(host.reshape(-1))
+    return torch.from_numpy(host).to(x.device)
+
+
 MAPS: dict[str, Callable[..., Tensor]] = {
-    "even_l1_remainder": _even_l1_remainder,
-    "l1_prox": _l1_prox,
-    "composed_l1_prox": _composed_l1_prox,
-    "l1_value": _l1_value,
-    "l0_prox": _l0_prox,
-    "l0_value": _l0_value,
-    "fractional_value": _fractional_value,
-    "power_value": _power_value,
-    "half_squares": _half_squares,
-    "_look_up": _look_up,
+    "identity": _identity,
+    "line": _line,
+    "square": _square,
+    "l1-value": _l1_value,
+    "l1-prox": _l1_prox,
+    "l1-stairs": _l1_stairs,
+    "composed-l1-prox": _composed_l1_prox,
+    "l0-value": _l0_value,
+    "l0-prox": _l0_prox,
+    "fractional-value": _fractional_value,
+    "power-value": _power_value,
+    "tabulated": _tabulated,
+    "envelope": _envelope,
+    "landing": _landing,
+    "remainder": _remainder,
+    "less-parabola": _less_parabola,
+    "own": _own,
 }
-"""By the names of the compiled ones."""
+"""By kind: called with a tensor and the parameters in its precision, each returns another tensor."""

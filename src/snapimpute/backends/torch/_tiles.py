@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from snapimpute.backends.torch._arrays import DTYPES
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array, CellFunction
 from snapimpute.linalg import LowRank, Sample
 from snapimpute.linalg.tiled import Mapped
+from snapimpute.penalties import CellMap
 
 TILE = {"cpu": (512, 2048), "cuda": (8192, 16384)}
 """Rows and columns of a tile."""
@@ -21,12 +22,12 @@ class Tiles:
     """The mapped tiles of a low-rank matrix, band of rows by band of rows, all of them or a sample."""
 
     def __init__(
-        self, backend: Any, factors: LowRank, cell_map: CellMap, dtype: np.dtype[Any], sample: Sample | None
+        self, backend: Any, factors: LowRank, cell_map: CellFunction, dtype: np.dtype[Any], sample: Sample | None
     ) -> None:
         m, n = factors.shape
         height, self.width = TILE[backend.device.type]
         kind = DTYPES[np.dtype(dtype)]
-        self.backend, self.cell_map, self.columns, self.band_weight = backend, cell_map, n, 1.0
+        self.backend, self.cell_map, self.columns, self.band_weight = backend, CellMap.of(cell_map), n, 1.0
         self.left = backend.tensor(factors.U * factors.s).to(kind)
         right = backend.tensor(factors.V).to(kind)
         self.order: Tensor | None = None
@@ -49,7 +50,7 @@ class Tiles:
         for start in range(first, last, self.width):
             cols = slice(start, min(start + self.width, last))
             tile = left @ self.right[cols].T
-            self.cell_map(self.backend.array(tile))
+            self.backend.apply(self.cell_map, self.backend.array(tile))
             if self.order is not None:
                 tile *= self.band_weight * self.columns / (last - first)
             yield tile, rows, cols
@@ -62,7 +63,7 @@ class TorchMapped(Mapped):
         self,
         backend: Any,
         factors: LowRank,
-        cell_map: CellMap,
+        cell_map: CellFunction,
         dtype: np.dtype[Any],
         sample: Sample | None,
         error: float,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from snapimpute.backends.torch._arrays import DTYPES, TorchArray
 from snapimpute.backends.torch._forms import COSTS, Form, form_of
-from snapimpute.backends.torch._maps import MAPS
+from snapimpute.backends.torch._maps import applied
 from snapimpute.backends.torch._settings import undisturbed
 from snapimpute.backends.torch._tiles import Tiles, TorchMapped
 from snapimpute.base.errors import (
@@ -30,11 +30,12 @@ from snapimpute.base.errors import (
     Setting,
 )
 from snapimpute.base.machine import in_words
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array, CellFunction
 from snapimpute.data.observations import Compressed, Observations
 from snapimpute.linalg import LowRank, MatrixOperator, Sample
 from snapimpute.linalg.backend import ROWS, Accuracy, Backend
 from snapimpute.linalg.tiled import single_error
+from snapimpute.penalties import CellMap
 
 # Torch says once that such tensors are young; it is said here, to nobody.
 with warnings.catch_warnings(), undisturbed("cpu"), torch.device("cpu"):
@@ -264,10 +265,10 @@ class TorchBackend(Backend):
         return self.put(table)[index]
 
     # ---------------------------------------------------------------- maps of all cells
-    def apply(self, kernel: str, x: Array, *arguments: Any) -> None:
-        """Apply a map by the name of its kernel, in place."""
+    def apply(self, cell_map: CellMap, x: Array) -> None:
+        """Apply a map of one real variable in place."""
         tensor = self.tensor(x)
-        tensor.copy_(MAPS[kernel](tensor, *arguments))
+        tensor.copy_(applied(cell_map, tensor))
 
     @cached_property
     def fused(self) -> Any:
@@ -291,15 +292,15 @@ class TorchBackend(Backend):
         if self.device.type != "cuda":
             return None
         self.check()
-        return importlib.import_module(f"snapimpute.backends.torch.{name}")
+        return importlib.import_module(f"snapimpute.backends.torch._{name}")
 
     def mapped(
-        self, factors: LowRank, cell_map: CellMap, accuracy: Accuracy, sample: Sample | None
+        self, factors: LowRank, cell_map: CellFunction, accuracy: Accuracy, sample: Sample | None
     ) -> MatrixOperator:
         """f(X) as an operator, in one kernel where there is one, else by tiles."""
         error = single_error(factors, accuracy)
         single = bool(error) or sample is not None or factors.dtype == np.float32
-        form = None if self.fused is None or sample is not None or not single else form_of(cell_map)
+        form = None if self.fused is None or sample is not None or not single else form_of(CellMap.of(cell_map))
         if form is None or not self._fits(factors, form):
             kind = np.dtype(np.float32) if single else factors.dtype
             return TorchMapped(self, factors, cell_map, kind, sample, error)
@@ -313,10 +314,10 @@ class TorchBackend(Backend):
             self.fused.in_range(self.tensor(factors.U * factors.s), self.tensor(factors.V), form.unit)
         )
 
-    def cell_sum(self, factors: LowRank, cell_map: CellMap, sample: Sample | None) -> tuple[float, float]:
+    def cell_sum(self, factors: LowRank, cell_map: CellFunction, sample: Sample | None) -> tuple[float, float]:
         """Σ f(X_ij) over all cells as a sample knows it, and its standard error."""
         if self.fused is not None and sample is None and factors.dtype == np.float32:
-            form = form_of(cell_map)
+            form = form_of(CellMap.of(cell_map))
             if form is not None and form.kind in COSTS and factors.rank <= self.fused.MOST_COLUMNS:
                 found = self.fused.total(self.tensor(factors.U * factors.s), self.tensor(factors.V), form)
                 if math.isfinite(found):

@@ -9,93 +9,16 @@ message as well, which takes two to three seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 import numba
 import numpy as np
 
-from snapimpute.base.types import Array, CellMap
+from snapimpute.base.types import Array
 
 _BLOCK = 1024
 
 
-def run(kernel: Callable[..., None], x: Array, *arguments: Any) -> None:
-    """kernel(x, arguments), where x lives: other places than numpy's memory know a kernel by its name."""
-    backend = getattr(x, "backend", None)
-    if backend is None:
-        kernel(x, *arguments)
-    else:
-        backend.apply(kernel.__name__, x, *arguments)
-
-
-class Bound:
-    """x ← kernel(x, arguments), with the arguments in the precision of x: a mixture would be slow."""
-
-    def __init__(self, kernel: Callable[..., None], *arguments: Any) -> None:
-        self.kernel, self.arguments = kernel, arguments
-        self._typed = {np.dtype(t): tuple(np.asarray(a, t)[()] for a in arguments) for t in (np.float32, np.float64)}
-
-    def __call__(self, x: Array) -> None:
-        """In place."""
-        run(self.kernel, x, *self._typed[x.dtype])
-
-    def __reduce__(self) -> Any:
-        return _bound, (self.kernel.__name__, self.arguments)  # a compiled function would travel with its text
-
-
-def _bound(name: str, arguments: tuple[Any, ...]) -> Bound:
-    return Bound(globals()[name], *arguments)
-
-
-@dataclass(frozen=True)
-class Envelope:
-    """x ← value(u) + ½ (u − x)² at u = prox(x)."""
-
-    prox: CellMap
-    value: CellMap
-
-    def __call__(self, x: Array) -> None:
-        """In place."""
-        u = x.copy()
-        self.prox(u)
-        run(half_squares, x, u)
-        self.value(u)
-        x += u
-
-
-@dataclass(frozen=True)
-class Remainder:
-    """x ← prox(x) − slope·x − shift."""
-
-    prox: CellMap
-    slope: float
-    shift: float
-
-    def __call__(self, x: Array) -> None:
-        """In place."""
-        straight = self.slope * x
-        straight += self.shift
-        self.prox(x)
-        x -= straight
-
-
-@dataclass(frozen=True)
-class Landing:
-    """x ← value(prox(x))."""
-
-    prox: CellMap
-    value: CellMap
-
-    def __call__(self, x: Array) -> None:
-        """In place."""
-        self.prox(x)
-        self.value(x)
-
-
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def even_l1_remainder(
+def l1_stairs(
     x: Array, low: float, rate: float, period: float, top: float, wide: float, slope: float, base: float
 ) -> None:
     """x ← what the line through its flat spots leaves of `l1_prox`, for evenly spaced symbols and equal pulls.

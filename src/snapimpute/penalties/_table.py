@@ -12,7 +12,6 @@ Far outside the alphabet T(u) = y is solved on the spot.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.base.types import Array
-from snapimpute.penalties.kernels import run
 
 TOLERANCE = 1e-11
 """Of the interpolation, relative to the symbols."""
@@ -160,7 +158,7 @@ def _nodes(
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _look_up(
+def look_up(
     x: Array,
     guide: NDArray[np.int64],
     edges: Array,
@@ -201,21 +199,26 @@ def _look_up(
             x[i] = u[k] + t * (left + t * (3 * rise - 2 * left - right + t * (left + right - 2 * rise)))
 
 
-@dataclass(frozen=True)
-class Tabulated:
-    """x ← prox(x) of a family, by its tables; the alphabet has symbols without a pull, too."""
+class Table(NamedTuple):
+    """The arguments of `look_up`: pieces of the prox, where the table ends, and the family for what lies beyond."""
 
-    family: Family
-    tables: tuple[Any, ...]
-    alphabet: tuple[float, ...]
+    guide: NDArray[np.int64]
+    edges: Array
+    origins: Array
+    rates: Array
+    firsts: Array
+    u: Array
+    slopes: Array
+    inside: tuple[float, float]
+    outer: tuple[float, float]
+    symbols: Array
+    pulls: Array
+    shape: float
+    power: bool
 
-    def __call__(self, x: Array) -> None:
-        """In place."""
-        run(_look_up, x, *self.tables)
 
-
-def tabulated_prox(family: Family) -> Tabulated:
-    """Return the in-place map x ← argmin_u r(u) + ½ (u − x)²."""
+def tabulated_prox(family: Family) -> Table:
+    """Return the table of x ↦ argmin_u r(u) + ½ (u − x)²."""
     stretches, edges = _branches(family, _candidates(family))
     spread = family.symbols[-1] - family.symbols[0] + _width(family)
     low = min([*edges[:1], family.symbols[0]]) - REACH * spread
@@ -229,20 +232,19 @@ def tabulated_prox(family: Family) -> Tabulated:
     counts = [piece.u.size for piece in pieces]
     rates = (np.array(counts) - 1) / np.diff(borders)
     steps = np.linspace(low, high, GUIDE + 1)[:-1]
-    arguments = (
+    return Table(
         # One piece earlier than the step says: rounding of the place of a y cannot lead past its piece.
-        np.maximum(np.searchsorted(borders[1:-1], steps, side="right") - 1, 0),
-        borders[1:-1].copy(),
-        borders[:-1].copy(),
-        rates,
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([piece.u for piece in pieces]),
-        np.concatenate([piece.slope / rate for piece, rate in zip(pieces, rates, strict=True)]),
-        (low, high),
-        (stretches[0].high, stretches[-1].low),
-        *family,
+        guide=np.maximum(np.searchsorted(borders[1:-1], steps, side="right") - 1, 0),
+        edges=borders[1:-1].copy(),
+        origins=borders[:-1].copy(),
+        rates=rates,
+        firsts=np.concatenate([[0], np.cumsum(counts)]),
+        u=np.concatenate([piece.u for piece in pieces]),
+        slopes=np.concatenate([piece.slope / rate for piece, rate in zip(pieces, rates, strict=True)]),
+        inside=(low, high),
+        outer=(stretches[0].high, stretches[-1].low),
+        **family._asdict(),
     )
-    return Tabulated(family, arguments, tuple(family.symbols.tolist()))
 
 
 def _width(family: Family) -> float:
