@@ -197,33 +197,6 @@ def test_cells_are_moved_again_if_any_of_them_differ(backend: Backend) -> None:
 
 
 # ---------------------------------------------------------------- maps
-HARD = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0, 3.0, 5.0, 1.5, 2.5, 2.0, 1e9, -1e9, 4.0000001])
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", ["prox", "value", "envelope", "landing", "remainder"])
-@pytest.mark.parametrize("name", [name for name in DISCRETE if name != "l2"])
-def test_every_map_is_the_compiled_one(backend: Backend, name: str, kind: str, dtype: Any) -> None:
-    penalty: Any = DISCRETE[name]
-    rng = np.random.default_rng(0)
-    x = np.concatenate([HARD, rng.uniform(-3, 10, 5000), rng.choice(penalty.prox(np.arange(6.0)), 50)]).astype(dtype)
-    step = 0.7
-    run = penalty.compiled_remainder(step) if kind == "remainder" else penalty.compiled(kind, step)
-    if run is None:
-        pytest.skip("nothing remains of a line")
-    here, there = x.copy(), backend.put(x, ROWS)
-    with np.errstate(all="ignore"):
-        run(here)
-    run(there)
-    size = np.maximum(np.abs(x.astype(np.float64)), 1.0)
-    eps = np.finfo(dtype).eps
-    found = there.to_host()
-    with np.errstate(invalid="ignore"):
-        near = np.abs(found - here) <= 40 * eps * size
-    same = near | (found == here) | (np.isnan(here) & np.isnan(found))
-    assert same.all(), (x[~same], found[~same], here[~same])
-
-
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-5)])
 def test_tiles_are_numpys(backend: Backend, sampled: bool, dtype: Any, rtol: float) -> None:
@@ -554,6 +527,18 @@ def test_a_gpu_that_kernels_are_not_for_is_an_error() -> None:
             RuntimeError, match=r"old card\) is not supported: .* capability 8.0 or later; use backend="
         ):
             getattr(backend, name)
+
+
+@pytest.mark.usefixtures("pretended_gpu")
+def test_a_gpu_finds_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of kernels, which are imported by name, are there under these names."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from snapimpute.backends.torch.backend import TorchBackend
+
+    monkeypatch.setattr(TorchBackend, "check", lambda backend: None)
+    backend = TorchBackend(torch.device("cuda", 0))
+    assert callable(backend.fused.product)
+    assert callable(backend.gathers.entries)
 
 
 def test_a_solver_that_needs_numpy_is_refused(backend_name: str) -> None:
