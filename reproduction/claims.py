@@ -110,7 +110,7 @@ class Gain(NamedTuple):
 
 
 def gain(scores: Sequence[Score], aware: str, plain: str) -> dict[float, Gain]:
-    """By share, over the seeds that both have."""
+    """Compare by share, over the seeds that both have."""
     found = {}
     before = _nmse(scores, plain)
     for share, seeds in _nmse(scores, aware).items():

@@ -87,7 +87,7 @@ def _faint(method: str) -> dict[str, Any]:
 
 
 def _arrows(axes: Any, lines: Sequence[Line]) -> None:
-    """From each plain method down to its discrete-aware one, with the gain, where all methods are run."""
+    """Arrows from each plain method down to its discrete-aware one, with the gain, where all methods are run."""
     found = {(line.method, line.share): line.nmse for line in lines}
     for aside, (aware, plain) in zip((-0.45, 0.45), PAIRS.items(), strict=True):
         for share in paper.OTHER_SHARES:

@@ -393,7 +393,7 @@ def exact(side: SideInformation, field: Field = GF2, *, max_seconds: float = MAX
 
 
 def _largest_minor(side: SideInformation, field: Field) -> float:
-    """By Hadamard; no minor of the matrix is larger."""
+    """Hadamard's bound: no minor of the matrix is larger."""
     return float((max(map(abs, field.alphabet or ())) * math.sqrt(side.n)) ** side.n)
 
 

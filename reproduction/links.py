@@ -129,7 +129,7 @@ class Pairs:
 
     @cached_property
     def links(self) -> Observations:
-        """Those cells that are links."""
+        """Cells that are links."""
         return self.observations.take(self.observations.values > 0)
 
     def at(self, estimate: Estimate) -> Array:

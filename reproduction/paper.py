@@ -161,7 +161,7 @@ class Score:
 
 
 def prints(share: float, asked: Sequence[str], *, on_test: bool = True) -> dict[str, str]:
-    """Those asked for that are run at a share, both ways of tuning where there are two, with fingerprints."""
+    """Methods asked for that are run at a share, both ways of tuning where there are two, with fingerprints."""
     grids = tuning.XI_STEPS, tuning.LAM_STEPS, tuning.LAM_RATIO, THETAS
     made_by = grids, WALK, MAX_ITER, TOL, ITERATIONS, VERSION
     kinds = [kind for some, shares in CURVES for kind in some if share in shares]

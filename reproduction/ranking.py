@@ -30,7 +30,7 @@ class Place:
 
 
 def rank(own: Sequence[paper.Score], others: Sequence[peers.Score]) -> list[Place]:
-    """By share, of the splits that were run with other packages, too; what is tuned on test has no place here."""
+    """Places by share, of the splits that other packages ran, too; methods tuned on test have no place here."""
     found = []
     splits = {(one.share, one.seed) for one in others if one.nmse is not None}
     for share in sorted({share for share, _ in splits} & {one.share for one in own}):
@@ -67,7 +67,7 @@ def _kind(method: str) -> str:
 
 
 def as_markdown(places: Sequence[Place]) -> str:
-    """Who is first, and all methods with their places at each share, ordered by the mean of these."""
+    """Winners, and all methods with their places at each share, ordered by the mean of these."""
     shares = sorted({one.share for one in places})
     found = {(one.method, one.share): one for one in places}
     methods = list(dict.fromkeys(one.method for one in places))
@@ -83,7 +83,7 @@ def as_markdown(places: Sequence[Place]) -> str:
 
 
 def _first(places: Sequence[Place]) -> str:
-    """Who wins by NMSE and who by exact match; all that have the same in the digits shown."""
+    """Winners by NMSE and by exact match; all that have the same in the digits shown."""
     least, most = f"{places[0].nmse:.4f}", f"{100 * max(one.exact for one in places):.1f}"
     best = [one.method for one in places if f"{one.nmse:.4f}" == least]
     sure = [one.method for one in places if f"{100 * one.exact:.1f}" == most]

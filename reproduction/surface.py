@@ -134,7 +134,7 @@ class Surface:
         return best
 
     def climb(self, lam: int, xi: int) -> Point:
-        """From a point to the best of its neighbours, until none is better."""
+        """Walk from a point to the best of its neighbours, until none is better."""
         best = self.at(lam, xi)
         while True:
             steps = (best.lam - 1, best.xi), (best.lam + 1, best.xi), (best.lam, best.xi - 1), (best.lam, best.xi + 1)
@@ -145,7 +145,7 @@ class Surface:
             best = better
 
     def _path(self, begin: int, xi: int) -> Point:
-        """From a λ up until the error rises, then down."""
+        """Walk from a λ up until the error rises, then down."""
         best = self._along(self.at(begin, xi), range(begin - 1, -1, -1))
         return self._along(best, range(begin + 1, len(self.lams)))
 

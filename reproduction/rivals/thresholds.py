@@ -169,7 +169,7 @@ class AlternatingThresholds(NIAPG):
 
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
-        """Only `Thresholds` has any."""
+        """Refuse every loss but `Thresholds`."""
         if not isinstance(problem.loss, Thresholds):
             return f"treats only the loss Thresholds, not {problem.loss!r}"
         return super().objection(problem)

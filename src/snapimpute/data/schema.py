@@ -55,7 +55,7 @@ class Group(NamedTuple):
 @stored("column schema", "kinds", "which")
 @dataclass(frozen=True, eq=False)
 class ColumnSchema:
-    """For each column of a table what its cells can hold.
+    """Content of each column of a table: what its cells can hold.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From estimates to symbols: calibrated probabilities, and the symbol that a loss asks for.
+"""Calibrated probabilities, and the symbol that a loss asks for.
 
 The probability of symbol k at a cell with the estimate x, in units z of its spread, is
 
@@ -99,7 +99,7 @@ class SymbolLogOdds:
 
     @classmethod
     def of(cls, counts: Sequence[Array], usual: Sequence[Array]) -> SymbolLogOdds:
-        """From counts (lanes, symbols) and the usual frequencies, one of each for a group."""
+        """Make them from counts (lanes, symbols) and the usual frequencies, one of each for a group."""
         tables = []
         for count, shares in zip(counts, usual, strict=True):
             damped = (count + DAMPING * shares) / (count.sum(axis=1, keepdims=True) + DAMPING)
@@ -107,7 +107,7 @@ class SymbolLogOdds:
         return cls(tuple(tables))
 
     def at(self, group: int, lanes: Index) -> Array:
-        """Those of some lanes."""
+        """Log-odds of some lanes."""
         return self.tables[group][lanes]
 
 

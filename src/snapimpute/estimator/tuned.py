@@ -155,7 +155,7 @@ def _best_of(search: Search) -> TunedSpec:
 
 
 def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tuple[Strength, Strength]:
-    """Nothing is tuned that the solver has no use for: λ is 1 then, and ξ is 0."""
+    """Leave out strengths that the solver has no use for: λ is 1 then, and ξ is 0."""
     if isinstance(solver, str) and solver == "auto":
         return lam, xi
     kind = named(solver)

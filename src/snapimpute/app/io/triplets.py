@@ -118,7 +118,7 @@ class Triplets:
         return values
 
     def _positions(self, alphabet: Alphabet) -> Array:
-        """For each level its position among the labels, NaN if it is none of them."""
+        """Position of each level among the labels, NaN if it is none of them."""
         places = {label: float(place) for place, label in enumerate(alphabet.labels or ())}
         texts = (one if isinstance(one, str) else f"{one:.15g}" for one in self.levels)
         return np.array([places.get(text, np.nan) for text in texts])

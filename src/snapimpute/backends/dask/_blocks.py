@@ -134,7 +134,7 @@ class Blocks(NDArrayOperatorsMixin):
 
     # ---------------------------------------------------------------- trees
     def as_tree(self) -> Any:
-        """For a larger tree: by its value where that is kept, else by how it is computed."""
+        """Tree of the array, for a larger tree: its value where that is kept, else the way to compute it."""
         return Ref(self.written) if self.written.keep or self.written.held is not None else self.written.tree
 
     def then(
@@ -185,7 +185,7 @@ class Blocks(NDArrayOperatorsMixin):
 
     # ---------------------------------------------------------------- reductions
     def sum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
-        """Added up in double precision: one number, or along an axis an array of numpy's, of the dtype it gives."""
+        """Add up in double precision: one number, or along an axis an array of numpy's, of the dtype it gives."""
         total = self.backend.total(_summed, self, axis)
         return float(total) if axis is None else np.asarray(total, self.dtype if dtype is None else dtype)
 

@@ -394,7 +394,7 @@ class Tasks:
         return True
 
     def _give_up(self, one: Written) -> None:
-        """It is nowhere any more: an error, if it is ever needed again."""
+        """Give up what is nowhere any more: an error, if it is ever needed again."""
         one.held = one.spare = one.tree = None
         self._live.discard(one)
 
