@@ -152,7 +152,19 @@ def test_the_modules_of_a_backend_wait_until_it_is_asked_for():
     assert {module.rpartition(".")[0] for module in outer_users("torch")} == {"snapimpute.backends.torch"}
 
 
-HEAVY = ["numba", "scipy", "sklearn", "matplotlib", "pandas", "polars", "pyarrow"]
+HEAVY = [
+    "numpy",
+    "narwhals",
+    "safetensors",
+    "pooch",
+    "numba",
+    "scipy",
+    "sklearn",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "pyarrow",
+]
 HEAVY += ["torch", "dask", "cvxpy", "rich", "typer", "plotly", "jinja2"]
 
 
@@ -160,6 +172,22 @@ def test_import_of_the_package_is_light():
     """`import snapimpute` loads no compiler, estimator, plotting, table, terminal or deep-learning library."""
     code = f"import sys, snapimpute; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
     assert _printed(code).split() == []
+
+
+def test_a_help_page_loads_nothing_that_computes():
+    """`snapimpute --help`, and that of each command, needs the command's own modules, typer and rich only."""
+    code = (
+        "import sys; from snapimpute.app.cli.app import app; from typer.testing import CliRunner\n"
+        "from typer.main import get_command\n"
+        "pages = [[], *([name] for name in get_command(app).commands)]\n"
+        "assert len(pages) > 9 and not any(CliRunner().invoke(app, [*one, '--help']).exit_code for one in pages)\n"
+        "print(*(name for name in sys.modules))"
+    )
+    loaded = _printed(code).split()
+    heavy = {*HEAVY} - {"rich", "typer"}
+    assert sorted(heavy & {*loaded}) == []
+    ours = {".".join(name.split(".")[1:3]) for name in loaded if name.startswith("snapimpute.")}
+    assert ours <= {"app", "app.cli", "base", "base.machine"}
 
 
 def test_every_public_name_is_found_when_it_is_asked_for():
