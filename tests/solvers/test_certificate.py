@@ -16,6 +16,10 @@ import snapimpute as si
 from snapimpute.linalg import svd
 from snapimpute.penalties import DiscretePenalty
 from snapimpute.solvers import ALS, APG, Certificate, certify
+from tests.helpers import dense_offsets
+from tests.solvers.dense import gradient, hidden, least_envelope
+
+pytestmark = pytest.mark.slow
 
 SHAPE = (12, 10)
 DISCRETE: dict[str, DiscretePenalty | None] = {
@@ -52,32 +56,12 @@ def best(name: str, biased: bool, lam: float) -> si.LowRank:
 
 @cache
 def modelled_optimum(name: str, biased: bool, lam: float) -> float:
-    """The least (E), found by a modelling tool: the envelope is a minimum over U, so U joins the variables."""
-    cp = pytest.importorskip("cvxpy", reason="the modelling tool is an optional dependency")
-    problem = toy_problem(name, biased, lam)
-    mask, data, offsets = dense_data(problem)
-    X, U = cp.Variable(SHAPE), cp.Variable(SHAPE)
-    cost = 0.5 * cp.sum_squares(cp.multiply(mask, X + offsets - data)) + lam * cp.normNuc(X)
-    if isinstance(problem.discrete, si.L1):
-        for a, w in zip(problem.discrete.alphabet, problem.discrete.weights, strict=True):
-            cost += problem.discrete.xi * w * cp.sum(cp.abs(cp.multiply(~mask, U - a)))
-    elif isinstance(problem.discrete, si.Ridge):
-        cost += problem.discrete.xi * cp.sum_squares(cp.multiply(~mask, U - problem.discrete.center))
-    if problem.is_discrete:
-        cost += 0.5 * cp.sum_squares(cp.multiply(~mask, U - X - offsets))
-    model = cp.Problem(cp.Minimize(cost))
-    model.solve(solver=cp.CLARABEL)
-    assert model.status == "optimal"
-    return float(model.value)
+    return least_envelope(toy_problem(name, biased, lam))
 
 
 def dense_data(problem: si.Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where something was observed, what, and the offsets."""
-    observations = problem.observations
-    mask, data = np.zeros(problem.shape, dtype=bool), np.zeros(problem.shape)
-    mask[observations.rows, observations.cols] = True
-    data[observations.rows, observations.cols] = observations.values
-    return mask, data, np.zeros(problem.shape) if problem.offsets is None else problem.offsets.to_dense()
+    return ~hidden(problem.observations), problem.observations.to_sparse().toarray(), dense_offsets(problem)
 
 
 def matrix(kind: str, name: str, biased: bool, lam: float) -> si.LowRank:
@@ -92,14 +76,6 @@ def matrix(kind: str, name: str, biased: bool, lam: float) -> si.LowRank:
     if kind == "low rank":
         return si.LowRank.from_dense(rng.normal(size=(SHAPE[0], 2)) @ rng.normal(size=(2, SHAPE[1]))).truncated(2)
     return si.LowRank.from_dense({"large": 1e3, "huge": 1e10}[kind] * rng.normal(size=SHAPE))
-
-
-def gradient(problem: si.Problem, X: np.ndarray) -> np.ndarray:
-    """∇h(X), densely."""
-    mask, data, offsets = dense_data(problem)
-    whole = X + offsets
-    pull = np.zeros_like(X) if problem.discrete is None else whole - problem.discrete.prox(whole)
-    return np.where(mask, whole - data, pull)
 
 
 # ---------------------------------------------------------------- the bound holds

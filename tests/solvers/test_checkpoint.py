@@ -38,6 +38,8 @@ from snapimpute.solvers import APG, FPC, SOLVERS, SoftImpute, Solver, checkpoint
 from snapimpute.solvers.base import Context, State
 from snapimpute.solvers.checkpoint import Checkpoint, CheckpointFile, RunSnapshot, digest, fingerprint
 
+pytestmark = pytest.mark.slow
+
 CONTEXT = Context(max_rank=None, seed=5)
 SETTINGS: dict[str, Any] = {"max_rank": None, "random_state": 5, "x0": None}
 SMALL, LARGE = (24, 17), (210, 170)  # in the larger one partial SVDs iterate from warm starts

@@ -13,26 +13,22 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import snapimpute as si
-from snapimpute.solvers import SDP, SVT, Info, LowRankSparse, Result
+from snapimpute.solvers import SDP, SVT, LowRankSparse, Result
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.classical import sdp
 from snapimpute.solvers.classical.sparse import split
+from tests.helpers import biases, dense_offsets
 
 NAN = np.nan
 
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
+pytestmark = [pytest.mark.usefixtures("one_blas_thread"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="session")
 def cp() -> Any:
     """The modelling tool, or skip the test."""
     return pytest.importorskip("cvxpy", reason="the modelling tool is an optional dependency")
-
-
-def biases(shape: tuple[int, int]) -> si.LowRank:
-    rng = np.random.default_rng(7)
-    return si.LowRank(rng.normal(size=(shape[0], 2)), np.array([1.0, 0.5]), rng.normal(size=(shape[1], 2)))
 
 
 @cache
@@ -175,44 +171,11 @@ def test_divergence_is_noticed(delta):
     assert seen[-1] > 1e6 * min(seen)
 
 
-def test_interrupted_run_returns_the_least_residual():
-    """Ctrl-C gives the iterate nearest to the constraint, not the one of least norm, with its own dual."""
-    problem, _ = planted((20, 15), 2, 0.7)
-    seen: list[float] = []
-
-    def interrupt(info: Info) -> None:
-        seen.append(residual(problem, info.x))
-        if info.iteration == 30:
-            raise KeyboardInterrupt
-
-    result = si.solve(problem, SVT(tau=50.0), max_iter=100, tol=0, callback=interrupt)
-    assert result.status.code == "interrupted"
-    assert residual(problem, result.x) == pytest.approx(min(seen))
-    assert result.x.s.sum() > result.history["objective"].min() * 1.01
-    assert result.extras["dual"].shape == problem.targets.shape
-
-
-@pytest.mark.parametrize("name", ["tau", "delta"])
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
-def test_bad_parameters_of_svt_are_refused(name, value):
-    """τ and δ that are not finite numbers above 0 are refused by name and value."""
-    with pytest.raises(ValueError, match=f"{name} must be a finite number above 0, or None, got {value}"):
-        SVT(**{name: value})
-
-
 def test_all_zero_data_of_svt():
     """Nothing but zeros is matched by the zero matrix at once."""
     problem = si.Problem(si.Observations.from_dense([[0, 0, NAN], [0, NAN, 0]]), si.Nuclear(1.0))
     result = si.solve(problem, SVT())
     assert (result.status.code, result.n_iter, result.x.rank) == ("converged", 1, 0)
-
-
-def test_max_rank_of_svt():
-    """No iterate has a rank above max_rank."""
-    problem, _ = planted((20, 15), 4, 0.7)
-    free, held = (si.solve(problem, SVT(tau=10.0), max_iter=20, tol=0, max_rank=rank) for rank in (None, 2))
-    assert free.history["rank"].max() > 2
-    assert held.history["rank"].max() == 2
 
 
 # ---------------------------------------------------------------- SDP
@@ -230,7 +193,7 @@ def test_least_nuclear_norm_is_that_of_the_modelling_tool(shape, offsets, cp):
     obs = problem.observations
     result = si.solve(problem, SDP())
     X = cp.Variable(shape)
-    B = np.zeros(shape) if problem.offsets is None else problem.offsets.to_dense()
+    B = dense_offsets(problem)
     model = cp.Problem(cp.Minimize(cp.normNuc(X)), [X[obs.rows, obs.cols] == obs.values - B[obs.rows, obs.cols]])
     model.solve(solver=cp.CLARABEL)
     assert result.objective == pytest.approx(float(model.value), rel=1e-6)
@@ -415,31 +378,11 @@ def test_splitting_parameter_does_not_change_the_optimum():
         assert run.objective == pytest.approx(runs[0].objective, rel=1e-5)
 
 
-def test_warm_start_and_max_rank_of_low_rank_plus_sparse():
-    """A start at the solution ends there; no iterate has a rank above max_rank."""
+def test_warm_start_of_low_rank_plus_sparse():
+    """A start at the solution ends there."""
     problem, _, _ = corrupted()
     again = si.solve(problem, LowRankSparse(), x0=cleaned().x, max_iter=500, tol=1e-7)
     assert again.x.distance(cleaned().x) < 1e-5 * np.linalg.norm(cleaned().x.s)
-    held = si.solve(problem, LowRankSparse(), max_iter=15, tol=0, max_rank=1)
-    assert held.history["rank"].max() == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tau": 0.0}, "tau must be a finite number above 0, or None, got 0.0"),
-        ({"tau": math.nan}, "tau must be a finite number above 0, or None, got nan"),
-        ({"beta": -1.0}, "beta must be a finite number above 0, or None, got -1.0"),
-        ({"beta": math.inf}, "beta must be a finite number above 0, or None, got inf"),
-        ({"delta": -0.1}, "delta must be a finite number, at least 0, got -0.1"),
-        ({"delta": math.nan}, "delta must be a finite number, at least 0, got nan"),
-    ],
-    ids=str,
-)
-def test_bad_parameters_of_low_rank_plus_sparse_are_refused(options, message):
-    """Parameters outside their range are refused by name and value."""
-    with pytest.raises(ValueError, match=message):
-        LowRankSparse(**options)
 
 
 def test_nothing_to_split_is_refused():
@@ -449,13 +392,3 @@ def test_nothing_to_split_is_refused():
     for problem in (si.Problem(observations, si.Nuclear(0.0)), si.Problem(zero, si.Nuclear(1.0))):
         with pytest.raises(ValueError, match="needs λ > 0 and data that are not all zero"):
             si.solve(problem, LowRankSparse())
-
-
-@pytest.mark.parametrize("solver", [SVT(), SDP(), LowRankSparse()], ids=repr)
-def test_other_problems_are_refused(solver):
-    """A penalty other than the nuclear norm, or a discrete term, is not for these solvers."""
-    observations = planted((8, 6), 2, 0.7)[0].observations
-    with pytest.raises(ValueError, match="treats only the spectral penalty nuclear, not Rank"):
-        si.solve(si.Problem(observations, si.Rank(1.0)), solver)
-    with pytest.raises(ValueError, match="does not treat a discrete term"):
-        si.solve(si.Problem(observations, si.Nuclear(1.0), si.L1("1:5", xi=0.1)), solver)

@@ -12,8 +12,9 @@ import snapimpute as si
 from snapimpute.linalg import svd
 from snapimpute.solvers import SOLVERS as ALL_SOLVERS
 from snapimpute.solvers import AISImpute, Result
+from tests.solvers.dense import least_envelope
 
-cp = pytest.importorskip("cvxpy", reason="the modelling tool is an optional dependency")
+pytestmark = pytest.mark.slow
 
 ALPHABETS = {2: "-1,1", 3: "0,1,2", 5: "1:5"}
 WEIGHTS = {2: [0.4, 1.6], 3: [0.3, 2.0, 0.7], 5: [0.2, 0.5, 1.3, 2.0, 1.0]}
@@ -43,22 +44,7 @@ def toy(shape: tuple[int, int], symbols: int, variant: str) -> si.Problem:
 
 @cache
 def modelled_optimum(shape: tuple[int, int], symbols: int, variant: str) -> float:
-    """The least (E): the envelope is a minimum over U, so U joins the variables."""
-    problem = toy(shape, symbols, variant)
-    mask, data = np.zeros(shape), np.zeros(shape)
-    mask[problem.observations.rows, problem.observations.cols] = 1
-    data[problem.observations.rows, problem.observations.cols] = problem.observations.values
-    offsets = np.zeros(shape) if problem.offsets is None else problem.offsets.to_dense()
-    X, U = cp.Variable(shape), cp.Variable(shape)
-    cost = 0.5 * cp.sum_squares(cp.multiply(mask, X + offsets - data)) + problem.spectral.lam * cp.normNuc(X)
-    if isinstance(problem.discrete, si.L1):
-        for a, w in zip(problem.discrete.alphabet, problem.discrete.weights, strict=True):
-            cost += problem.discrete.xi * w * cp.sum(cp.abs(cp.multiply(1 - mask, U - a)))
-        cost += 0.5 * cp.sum_squares(cp.multiply(1 - mask, U - X - offsets))
-    model = cp.Problem(cp.Minimize(cost))
-    model.solve(solver=cp.CLARABEL)
-    assert model.status == "optimal"
-    return float(model.value)
+    return least_envelope(toy(shape, symbols, variant))
 
 
 @cache

@@ -580,12 +580,6 @@ def test_numpy_integers_are_whole_numbers():
     assert (result.n_iter, result.x.rank) == (3, 2)
 
 
-def test_unknown_momentum_is_refused():
-    """A momentum that does not exist is named, with those that do."""
-    with pytest.raises(ValueError, match=re.escape('beta must be "paper" or "fista", got \'nesterov\'')):
-        APG(beta="nesterov")
-
-
 # ---------------------------------------------------------------- the result
 def test_entries_add_the_offsets():
     """`entries` estimates the data, X + B, while `x` is without offsets."""

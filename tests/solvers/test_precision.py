@@ -19,6 +19,8 @@ from snapimpute.solvers import APG, FPC, SOLVERS, FaNCL, SoftImpute, Solver
 from snapimpute.solvers.proximal import continuation
 from snapimpute.solvers.proximal import gradient as proximal
 
+pytestmark = pytest.mark.slow
+
 SMALL, LARGE = (60, 40), (210, 170)  # in the larger one partial SVDs iterate
 MUCH = 1000
 """Elements of an array that must not be of float64."""

@@ -14,34 +14,20 @@ import pytest
 
 import snapimpute as si
 from snapimpute.linalg import svd
-from snapimpute.penalties import SPECTRAL
 from snapimpute.solvers import APG, Result, SoftImpute
 from snapimpute.solvers.base import Context
+from tests.helpers import RATING_PENALTIES, biases
+from tests.helpers import STRONG_SPECTRAL as SPECTRAL_PENALTIES
+from tests.helpers import ratings as made
+from tests.helpers import same_bits as same
+from tests.solvers.dense import first_order_gap
 
 SOLVERS = [SoftImpute(), APG(), APG(beta="fista")]
-WEIGHTS = [0.2, 0.5, 1.3, 2.0, 1.0]
-SPECTRAL_PENALTIES = [
-    si.Nuclear(4.0),
-    si.LogSum(lam=30.0, theta=10.0),
-    si.LogSum(lam=30.0, theta=2.0),
-    si.CappedL1(lam=4.0, theta=8.0),
-    si.TruncatedNuclear(lam=4.0, r=2),
-    si.MCP(lam=4.0),
-    si.SCAD(lam=4.0),
-    si.Rank(lam=20.0),
-]
-DISCRETE_PENALTIES = [
-    None,
-    si.L1("1:5", xi=0.05),
-    si.L1("1:5", xi=0.4),
-    si.L1("1:5", xi=0.05, weights=WEIGHTS),
-    si.L1([1, 1.5, 3, 5], xi=0.1),
-    si.Ridge(center=3.0, xi=0.1),
-]
+DISCRETE_PENALTIES = [*RATING_PENALTIES, si.L1("1:5", xi=0.4), si.L1([1, 1.5, 3, 5], xi=0.1)]
 PATHS = ["whole", "krylov"]
 
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
+pytestmark = [pytest.mark.usefixtures("one_blas_thread"), pytest.mark.slow]
 
 
 @pytest.fixture
@@ -50,30 +36,19 @@ def take_path(monkeypatch):
     return lambda path: monkeypatch.setattr(svd, "WHOLE_CELLS", 0 if path == "krylov" else 1 << 24)
 
 
-def biases(shape: tuple[int, int]) -> si.LowRank:
-    rng = np.random.default_rng(7)
-    return si.LowRank(rng.normal(size=(shape[0], 2)), np.array([1.0, 0.5]), rng.normal(size=(shape[1], 2)))
-
-
 def ratings(shape: tuple[int, int] = (30, 24), observed: float = 0.4, random_state: int = 0) -> si.Observations:
-    return si.datasets.low_rank_alphabet(shape, 3, observed=observed, random_state=random_state).observations
+    return made(shape, observed=observed, seed=random_state)
+
+
+def same_bits(a: Result, b: Result) -> bool:
+    return same((a.x, a.history), (b.x, b.history))
 
 
 def with_cells(matrix: Any) -> si.Observations:
     return si.Observations.from_dense(np.asarray(matrix, dtype=float))
 
 
-def same_bits(a: Result, b: Result) -> bool:
-    parts = zip((a.x.U, a.x.s, a.x.V), (b.x.U, b.x.s, b.x.V), strict=True)
-    return all(x.tobytes() == y.tobytes() for x, y in parts) and all(
-        a.history[k].tobytes() == b.history[k].tobytes() for k in a.history if k != "seconds"
-    )
-
-
 # ---------------------------------------------------------------- descent
-def test_every_spectral_penalty_is_tried():
-    """The list that the tests of descent run over has every spectral penalty there is."""
-    assert {type(p) for p in SPECTRAL_PENALTIES} == set(SPECTRAL.values())
 
 
 @pytest.mark.parametrize(
@@ -166,23 +141,6 @@ def test_fista_sequence():
 
 
 # ---------------------------------------------------------------- certificates
-def gradient(problem: si.Problem, X: np.ndarray) -> np.ndarray:
-    """∇ of the smooth part of (E), densely: X − O + B on Ω, X + B − prox(X + B) off it."""
-    B = np.zeros(problem.shape) if problem.offsets is None else problem.offsets.to_dense()
-    out = np.zeros(problem.shape) if problem.discrete is None else X + B - problem.discrete.prox(X + B)
-    rows, cols = problem.observations.rows, problem.observations.cols
-    out[rows, cols] = (X + B)[rows, cols] - problem.observations.values
-    return out
-
-
-def distance_to_stationarity(problem: si.Problem, x: si.LowRank) -> float:
-    """min ‖∇h(X) + λ(UVᵀ + W)‖ over UᵀW = 0, WV = 0, ‖W‖ ≤ 1."""
-    G, lam = gradient(problem, x.to_dense()), problem.spectral.lam
-    left, right = np.eye(problem.shape[0]) - x.U @ x.U.T, np.eye(problem.shape[1]) - x.V @ x.V.T
-    outside = left @ G @ right
-    inside = G - outside + lam * x.U @ x.V.T
-    excess = np.maximum(np.linalg.svd(outside, compute_uv=False) - lam, 0)
-    return float(np.hypot(np.linalg.norm(inside), np.linalg.norm(excess)))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -200,7 +158,7 @@ def test_certificate_bounds_the_distance_from_stationarity(discrete, offsets, so
         solver,
         max_iter=30,
         tol=0,
-        callback=lambda info: distances.append(distance_to_stationarity(problem, info.x)),
+        callback=lambda info: distances.append(first_order_gap(problem, info.x)),
     )
     certificate = result.history["certificate"]
     assert (np.array(distances) <= certificate + 1e-9).all()
@@ -218,7 +176,7 @@ def test_certificate_counts_the_error_of_the_prox(discrete, take_path):
         SoftImpute(accuracy=1.0),
         max_iter=18,
         tol=0,
-        callback=lambda info: distances.append(distance_to_stationarity(problem, info.x)),
+        callback=lambda info: distances.append(first_order_gap(problem, info.x)),
     )
     assert (np.array(distances) <= result.history["certificate"]).all()
 
@@ -233,7 +191,7 @@ def test_certificate_is_small_at_convergence(path, solver, take_path):
     assert result.status.converged
     size = np.linalg.norm(result.x.s)
     assert result.history["certificate"][-1] < 1e-8 * size
-    assert distance_to_stationarity(problem, result.x) < 1e-8 * size
+    assert first_order_gap(problem, result.x) < 1e-8 * size
 
 
 # ---------------------------------------------------------------- limits with known answers
@@ -308,15 +266,6 @@ def test_warm_start_at_the_solution_ends_at_once(discrete, solver, path, take_pa
     assert again.objective == pytest.approx(solution.objective, rel=1e-9)
 
 
-def test_any_factors_serve_as_a_start():
-    """A start given by factors that are neither orthonormal nor few leads to the same solution."""
-    problem = si.Problem(ratings(), si.Nuclear(4.0), si.L1("1:5", xi=0.05))
-    rng = np.random.default_rng(0)
-    start = si.LowRank(rng.normal(size=(30, 40)), rng.normal(size=40), rng.normal(size=(24, 40)))
-    runs = [si.solve(problem, APG(), x0=x0, max_iter=2000, tol=1e-9) for x0 in (None, start)]
-    assert runs[1].objective == pytest.approx(runs[0].objective, rel=1e-10)
-
-
 # ---------------------------------------------------------------- odd shapes and data
 NAN = np.nan
 ODD = {
@@ -341,7 +290,7 @@ def test_odd_matrices_are_solved(name, discrete, solver, path, take_path):
     result = si.solve(problem, solver, max_iter=3000, tol=1e-8, evaluate_every=3000)
     assert result.status.converged
     assert np.isfinite(result.x.to_dense()).all()
-    assert distance_to_stationarity(problem, result.x) < 1e-5
+    assert first_order_gap(problem, result.x) < 1e-5
 
 
 def test_single_row_by_hand():
@@ -368,19 +317,6 @@ def test_scale_does_not_matter(scale, solver):
     assert other.objective / scale**2 == pytest.approx(one.objective, rel=1e-9)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("solver", [SoftImpute(), APG()], ids=repr)
-@pytest.mark.parametrize("max_rank", [1, 3, 100])
-def test_max_rank_is_kept(max_rank, solver, path, take_path):
-    """No iterate has a rank above max_rank, and a limit above what is needed changes nothing."""
-    take_path(path)
-    problem = si.Problem(ratings(), si.Nuclear(2.0), si.L1("1:5", xi=0.05))
-    ranks = si.solve(problem, solver, max_iter=8, tol=0, max_rank=max_rank).history["rank"]
-    free = si.solve(problem, solver, max_iter=8, tol=0).history["rank"]
-    assert free.min() > 3
-    assert (ranks == (free if max_rank == 100 else max_rank)).all()
-
-
 # ---------------------------------------------------------------- determinism
 @cache
 def large_enough() -> si.Problem:
@@ -390,14 +326,6 @@ def large_enough() -> si.Problem:
 
 def few_steps(problem: si.Problem, seed: int = 0) -> Result:
     return si.solve(problem, APG(), max_iter=3, tol=0, random_state=seed)
-
-
-def test_same_seed_same_bits(take_path):
-    """Two runs with one seed agree to the last bit; another seed starts the Krylov space elsewhere."""
-    take_path("krylov")
-    first = few_steps(large_enough())
-    assert same_bits(first, few_steps(large_enough()))
-    assert not same_bits(first, few_steps(large_enough(), seed=1))
 
 
 def test_number_of_threads_does_not_change_a_bit(monkeypatch, take_path):

@@ -229,6 +229,9 @@ def test_refusal_by_hand():
     )
     with pytest.raises(ValueError, match=re.escape(expected) + "$"):
         pick(problem, SVT())
+    expected = f"MM needs the discrete penalty FractionalL0 with ξ > 0, not {problem.discrete!r}. Solvers that fit"
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        pick(problem, "mm")
     expected = "SVT does not treat a discrete term, here L1(Alphabet([1, 2, 3, 4, 5]), xi=0.1). "
     with pytest.raises(ValueError, match=re.escape(expected)):
         pick(si.Problem(OBSERVATIONS, si.Nuclear(1.3), si.L1("1:5", xi=0.1)), "svt")

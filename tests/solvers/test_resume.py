@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -23,6 +22,9 @@ from snapimpute.problem import sampling
 from snapimpute.solvers import APG, SOLVERS, Info, Result, checkpoint
 from snapimpute.solvers.checkpoint import Checkpoint, CheckpointFile
 from snapimpute.solvers.proximal import gradient as proximal
+from tests.helpers import same_bits
+
+pytestmark = pytest.mark.slow
 
 SHAPE = (150, 140)  # partial SVDs iterate
 
@@ -58,15 +60,7 @@ def run(solver: Any = "apg", **options: Any) -> Result:
 
 def assert_same(one: Result, other: Result) -> None:
     """Equal to the last bit, but for the clock."""
-    assert one.status == other.status
-    assert one.row == other.row
-    for name in ("U", "s", "V"):
-        a, b = getattr(one.x, name), getattr(other.x, name)
-        assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()), name
-    assert list(one.history) == list(other.history)
-    for name in one.history:
-        if name != "seconds":
-            assert one.history[name].tobytes() == other.history[name].tobytes(), name
+    assert same_bits((one.status, one.row, one.x, one.history), (other.status, other.row, other.x, other.history))
     for result in (one, other):
         assert (np.diff(result.history["seconds"]) >= 0).all()
 
@@ -206,14 +200,6 @@ def test_interrupted_in_a_step(way, tmp_path, steps):
     resumed, taken = run(checkpoint=path, **WAYS[way]), steps.count
     assert taken == 7 + 14 - 6
     assert_same(resumed, run(**WAYS[way]))
-
-
-def test_interrupted_again_and_again(tmp_path):
-    """A run that is interrupted many times is still the same run."""
-    path, way = tmp_path / "run", WAYS["sampled"]
-    for at in (2, 3, 7, 11):
-        assert run(checkpoint=path, callback=interrupt(at), **way).status.code == "interrupted"
-    assert_same(run(checkpoint=path, **way), run(**way))
 
 
 def test_interrupted_twice_in_an_iteration(tmp_path):
@@ -399,18 +385,6 @@ def test_column_that_can_be_stored_no_longer(tmp_path):
     assert len(messages) == 8 - 4 + 1  # from iteration 5 on, and at the end; a row is saved with the next step
     plain = {"callback": lambda info: {"odd": 0.5}}
     assert_same(run(checkpoint=path, **plain), run(**plain))
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is read-only to the superuser")
-def test_read_only_folder(tmp_path):
-    """So is a folder that may not be written to."""
-    tmp_path.chmod(0o500)
-    try:
-        result, messages = written(lambda: run(checkpoint=tmp_path / "run"))
-    finally:
-        tmp_path.chmod(0o700)
-    assert_same(result, run())
-    assert len(messages) == 1
 
 
 def test_disk_that_has_room_again(tmp_path, monkeypatch):

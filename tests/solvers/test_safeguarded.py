@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -11,41 +10,24 @@ import numpy as np
 import pytest
 
 import snapimpute as si
-from snapimpute.linalg import svd
-from snapimpute.penalties import SPECTRAL, SpectralPenalty
+from snapimpute.penalties import SpectralPenalty
 from snapimpute.solvers import APG, NIAPG, NMAPG, FaNCL, Result, SoftImpute, Solver
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.proximal.gradient import Move, Point, ProximalSolver
 from snapimpute.solvers.proximal.safeguarded import FINER
+from tests.helpers import RATING_PENALTIES as DISCRETE_PENALTIES
+from tests.helpers import STRONG_SPECTRAL as SPECTRAL_PENALTIES
+from tests.helpers import biases, ratings
+from tests.solvers.dense import first_order_gap, gradient
 
 SHAPE = (30, 24)
-SPECTRAL_PENALTIES = [
-    si.Nuclear(6.0),
-    si.LogSum(lam=30.0, theta=10.0),
-    si.LogSum(lam=30.0, theta=2.0),
-    si.CappedL1(lam=5.0, theta=8.0),
-    si.TruncatedNuclear(lam=6.0, r=2),
-    si.MCP(lam=5.0),
-    si.SCAD(lam=5.0),
-    si.Rank(lam=20.0),
-]
-DISCRETE_PENALTIES = [
-    None,
-    si.L1("1:5", xi=0.05),
-    si.L1("1:5", xi=0.05, weights=[0.2, 0.5, 1.3, 2.0, 1.0]),
-    si.Ridge(center=3.0, xi=0.1),
-]
 SAFEGUARDED = [NMAPG(), NIAPG(), FaNCL()]
 
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
+pytestmark = [pytest.mark.usefixtures("one_blas_thread"), pytest.mark.slow]
 
 
-def ratings() -> si.Observations:
-    return si.datasets.low_rank_alphabet(SHAPE, 3, observed=0.6).observations
-
-
-OBSERVATIONS = ratings()
+OBSERVATIONS = ratings(SHAPE, observed=0.6)
 SIZE = float(np.linalg.norm(OBSERVATIONS.values))
 
 
@@ -74,12 +56,6 @@ def solutions(*solvers: Solver[Any], discrete: Any = DISCRETE_PENALTIES) -> Any:
     """Run a test for each solver, spectral penalty and discrete penalty."""
     tests = [(s, p, d) for s in solvers for p in SPECTRAL_PENALTIES for d in discrete]
     return pytest.mark.parametrize(("solver", "spectral", "discrete"), tests, ids=repr)
-
-
-def test_every_spectral_penalty_is_tried():
-    """The list that these tests run over has every spectral penalty, and the log-sum on both sides of λ = θ²."""
-    assert {type(p) for p in SPECTRAL_PENALTIES} == set(SPECTRAL.values())
-    assert {p.lam > p.theta**2 for p in SPECTRAL_PENALTIES if isinstance(p, si.LogSum)} == {True, False}
 
 
 # ---------------------------------------------------------------- the promises
@@ -138,47 +114,6 @@ def test_fancl_falls_far_enough_at_the_lam_of_each_step(solver, spectral, discre
 
 
 # ---------------------------------------------------------------- first-order conditions
-def smooth_gradient(problem: si.Problem, X: np.ndarray) -> np.ndarray:
-    """Gradient of the smooth part of (E), densely: X − O on Ω, X − prox(X) elsewhere."""
-    out = np.zeros(problem.shape) if problem.discrete is None else X - problem.discrete.prox(X)
-    rows, cols = problem.observations.rows, problem.observations.cols
-    out[rows, cols] = X[rows, cols] - problem.observations.values
-    return out
-
-
-def slopes(penalty: SpectralPenalty, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """The interval of derivatives at each s > 0, and the derivative at 0 from the right."""
-    lam = penalty.lam
-    match penalty:
-        case si.Nuclear():
-            low, at_zero = np.full_like(s, lam), lam
-        case si.LogSum():
-            low, at_zero = lam / (penalty.theta + s), lam / penalty.theta
-        case si.CappedL1():
-            kink = np.abs(s - penalty.theta) <= 1e-6 * penalty.theta
-            below = s < penalty.theta
-            return np.where(below & ~kink, lam, 0.0), np.where(below | kink, lam, 0.0), lam
-        case si.TruncatedNuclear():
-            low, at_zero = np.where(np.arange(s.size) < penalty.r, 0.0, lam), lam
-        case si.MCP():
-            low, at_zero = np.maximum(lam - s / penalty.gamma, 0.0), lam
-        case si.SCAD():
-            low, at_zero = np.clip((penalty.a * lam - s) / (penalty.a - 1), 0.0, lam), lam
-        case si.Rank():
-            low, at_zero = np.zeros_like(s), np.inf
-    return low, low, at_zero
-
-
-def first_order_gap(problem: si.Problem, x: si.LowRank) -> float:
-    """By how much X = U diag(s) Vᵀ misses 0 ∈ ∇h(X) + ∂g(X): the largest of the four blocks' misses."""
-    G = smooth_gradient(problem, x.to_dense())
-    left, right = np.eye(problem.shape[0]) - x.U @ x.U.T, np.eye(problem.shape[1]) - x.V @ x.V.T
-    low, high, at_zero = slopes(problem.spectral, x.s)
-    inside = x.U.T @ G @ x.V
-    wanted = np.clip(-np.diag(inside), low, high)
-    rest = max(float(np.linalg.norm(left @ G @ right, 2)) - at_zero, 0.0)
-    blocks = (inside + np.diag(wanted), left @ G @ x.V, x.U.T @ G @ right)
-    return max(rest, *(float(np.linalg.norm(block)) for block in blocks))
 
 
 def test_checker_sees_what_is_not_stationary():
@@ -227,9 +162,7 @@ def test_composed_prox_runs(solver, spectral, discrete):
 @pytest.mark.parametrize("solver", SAFEGUARDED, ids=repr)
 def test_offsets(solver):
     """With offsets the bound holds relative to them, and the run converges."""
-    rng = np.random.default_rng(7)
-    offsets = si.LowRank(rng.normal(size=(30, 2)), np.array([1.0, 0.5]), rng.normal(size=(24, 2)))
-    problem = si.Problem(OBSERVATIONS, si.LogSum(lam=30.0, theta=2.0), si.L1("1:5", xi=0.05), offsets)
+    problem = si.Problem(OBSERVATIONS, si.LogSum(lam=30.0, theta=2.0), si.L1("1:5", xi=0.05), biases(SHAPE))
     result = si.solve(problem, solver, max_iter=800)
     assert result.status.converged
     assert result.objective == pytest.approx(problem.objective(result.x), rel=1e-12)
@@ -247,7 +180,7 @@ def worse(move: Move, problem: si.Problem) -> Move:
 
 
 def dense_step(problem: si.Problem, X: np.ndarray, step: float) -> np.ndarray:
-    U, s, Vt = np.linalg.svd(X - step * smooth_gradient(problem, X), full_matrices=False)
+    U, s, Vt = np.linalg.svd(X - step * gradient(problem, X), full_matrices=False)
     return (U * problem.spectral.prox(s, step)) @ Vt
 
 
@@ -343,64 +276,3 @@ def test_far_beyond_convergence(solver):
     late = result.history["objective"][-100:]
     assert np.ptp(late) <= 1e-12 * late[-1]
     assert first_order_gap(problem, result.x) < 1e-7 * SIZE
-
-
-# ---------------------------------------------------------------- starts, limits, determinism
-@pytest.mark.parametrize("solver", SAFEGUARDED, ids=repr)
-@pytest.mark.parametrize("factor", [1e3, 1e-3])
-def test_any_factors_serve_as_a_start(factor, solver):
-    """The bound is that of the matrix x0, not of the numbers that its factors happen to have."""
-    rng = np.random.default_rng(0)
-    start = si.LowRank(factor * rng.normal(size=(30, 40)), rng.normal(size=40) / factor**2, rng.normal(size=(24, 40)))
-    start = si.LowRank(start.U, start.s, factor * start.V)
-    values = np.linalg.svd(start.to_dense(), compute_uv=False)
-    clean = si.LowRank.from_dense(start.to_dense())
-    runs = [si.solve(PROBLEM, solver, x0=x0, max_iter=60, tol=0) for x0 in (start, clean)]
-    assert values[0] > 1
-    assert runs[0].history["objective"] == pytest.approx(runs[1].history["objective"], rel=1e-6)
-
-
-@pytest.mark.parametrize("solver", SAFEGUARDED, ids=repr)
-def test_max_rank_holds_from_a_start_of_higher_rank(solver):
-    """A start that is better but of too high a rank is cut, not kept."""
-    problem = si.Problem(OBSERVATIONS, si.Nuclear(6.0))
-    solution = track(solver, si.Nuclear(6.0), None).result.x
-    assert solution.rank > 2
-    ranks = si.solve(problem, solver, x0=solution, max_rank=2, max_iter=10, tol=0).history["rank"]
-    assert (ranks == 2).all()
-
-
-@pytest.mark.parametrize("solver", SAFEGUARDED, ids=repr)
-def test_same_seed_same_bits(solver, monkeypatch):
-    """Two runs with one seed agree to the last bit; another seed draws other vectors."""
-    monkeypatch.setattr(svd, "WHOLE_CELLS", 0)
-
-    def bits(seed: int) -> list[bytes]:
-        result = si.solve(PROBLEM, solver, max_iter=8, tol=0, random_state=seed)
-        parts = [result.x.U, result.x.s, result.x.V]
-        return [a.tobytes() for a in (*parts, *(v for k, v in result.history.items() if k != "seconds"))]
-
-    assert bits(3) == bits(3)
-    assert bits(3) != bits(4)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: NMAPG(step_size=1.0), "step_size must lie between 0 and 1 (both excluded), got 1.0"),
-        (lambda: NMAPG(step_size=0.0), "step_size must lie"),
-        (lambda: NMAPG(eta=1.0), "eta must be at least 0 and below 1, got 1.0"),
-        (lambda: NMAPG(eta=-0.1), "eta must be at least 0"),
-        (lambda: NMAPG(delta=0.0), "delta must be a finite number above 0, got 0.0"),
-        (lambda: NIAPG(step_size=1.5), "step_size must lie between 0 and 1"),
-        (lambda: NIAPG(q=-1), "q must be a whole number, at least 0, got -1"),
-        (lambda: NIAPG(q=2.5), "q must be a whole number, at least 0, got 2.5"),
-        (lambda: FaNCL(step_size=np.nan), "step_size must lie between 0 and 1"),
-        (lambda: FaNCL(nu=1.0), "nu must lie between 0 and 1 (both excluded), got 1.0"),
-        (lambda: FaNCL(nu=0.0), "nu must lie"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(build, message):
-    """A parameter out of range is refused by its name, with what was given."""
-    with pytest.raises(ValueError, match=re.escape(message)):
-        build()

@@ -11,12 +11,15 @@ import pytest
 
 import snapimpute as si
 from snapimpute.linalg import svd
-from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.penalties import DiscretePenalty
 from snapimpute.problem.losses import Multinomial
 from snapimpute.solvers import ADMM, DavisYin, PenaltyDecomposition, Result, Solver, fitting
 from snapimpute.solvers.base import Context
 from snapimpute.solvers.proximal.gradient import Move, Point
 from snapimpute.solvers.splitting import dense as splitting
+from tests.helpers import dense_offsets as base
+from tests.helpers import ratings
+from tests.solvers.dense import distance_to_stationary, hidden, least_as_stated
 
 SHAPE = (12, 10)
 ALPHABETS = {2: "-1,1", 3: "0,1,2", 5: "1:5"}
@@ -29,7 +32,7 @@ every_exact = pytest.mark.parametrize("solver", EXACT, ids=repr)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
+pytestmark = [pytest.mark.usefixtures("one_blas_thread"), pytest.mark.slow]
 
 
 def penalty(kind: str, symbols: int) -> DiscretePenalty:
@@ -55,48 +58,19 @@ def biases() -> si.LowRank:
     return si.LowRank(rng.normal(size=(12, 2)), np.array([0.8, 0.3]), rng.normal(size=(10, 2)))
 
 
+def observed_at(problem: si.Problem) -> tuple[np.ndarray, np.ndarray]:
+    return problem.observations.rows, problem.observations.cols
+
+
 def binary() -> si.Problem:
     """Two symbols by their log-odds, which are drawn to −1 and 1."""
     seen = si.datasets.low_rank_alphabet(SHAPE, 2, "0,1", observed=0.55, random_state=2).observations
     return si.Problem(seen, si.Nuclear(1.0), si.L1("-1,1", xi=0.12), loss=Multinomial(2))
 
 
-def base(problem: si.Problem) -> np.ndarray:
-    return np.zeros(problem.shape) if problem.offsets is None else problem.offsets.to_dense()
-
-
-def hidden(problem: si.Problem) -> np.ndarray:
-    out = np.ones(problem.shape, dtype=bool)
-    out[problem.observations.rows, problem.observations.cols] = False
-    return out
-
-
-def modelled(problem: si.Problem) -> float:
-    """The least (P), by a modelling tool."""
-    cp = pytest.importorskip("cvxpy", reason="the modelling tool is an optional dependency")
-    X = cp.Variable(problem.shape)
-    seen, unseen, B = X[problem.observations.rows, problem.observations.cols], hidden(problem), base(problem)
-    if isinstance(problem.loss, Multinomial):
-        cost = 4 * cp.sum(cp.logistic(seen)) - 4 * (problem.targets @ seen)
-    else:
-        cost = 0.5 * cp.sum_squares(seen - problem.targets)
-    cost += problem.spectral.lam * cp.normNuc(X)
-    whole = problem.discrete
-    for part, cols in whole.groups() if isinstance(whole, si.ByColumn) else [(whole, np.arange(problem.shape[1]))]:
-        if part is not None:
-            i, j = np.nonzero(unseen[:, cols])
-            cells = X[i, cols[j]] + B[i, cols[j]]
-            for a, w in zip(part.alphabet, part.weights, strict=True):
-                cost += part.xi * w * (cp.norm(cells - a, 2) if isinstance(part, si.L2) else cp.norm1(cells - a))
-    model = cp.Problem(cp.Minimize(cost))
-    model.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
-    assert model.status == "optimal"
-    return float(model.value)
-
-
 @cache
 def optimum(kind: str, symbols: int, offsets: bool = False) -> float:
-    return modelled(toy(kind, symbols, offsets))
+    return least_as_stated(toy(kind, symbols, offsets))
 
 
 @cache
@@ -148,7 +122,7 @@ def test_certificate_tends_to_zero(kind, solver):
 def test_another_loss_with_davis_yin():
     """With the logistic loss Davis–Yin ends at the least fit plus penalties too; ADMM refuses it."""
     problem = binary()
-    best = modelled(problem)
+    best = least_as_stated(problem)
     for solver in (DavisYin(), DavisYin(gamma=0.4)):
         result = si.solve(problem, solver, max_iter=5000, tol=1e-8)
         assert result.status.converged
@@ -168,16 +142,6 @@ def test_without_a_discrete_term(solver):
 
 
 # ---------------------------------------------------------------- certificates, densely
-def distance_to_stationary(spectral: SpectralPenalty, x: si.LowRank, G: np.ndarray) -> float:
-    """dist(0, G + λ∂g(X)) for the nuclear norm or the log-sum, by dense projections."""
-    at_zero = spectral.lam if isinstance(spectral, si.Nuclear) else spectral.lam / spectral.theta
-    slope = (
-        np.full(x.rank, spectral.lam) if isinstance(spectral, si.Nuclear) else spectral.lam / (spectral.theta + x.s)
-    )
-    left, right = np.eye(x.shape[0]) - x.U @ x.U.T, np.eye(x.shape[1]) - x.V @ x.V.T
-    beyond = left @ G @ right
-    excess = np.maximum(np.linalg.svd(beyond, compute_uv=False) - at_zero, 0)
-    return float(np.hypot(np.linalg.norm(G + (x.U * slope) @ x.V.T - beyond), np.linalg.norm(excess)))
 
 
 def inside_l1(discrete: si.L1, w: np.ndarray, u: np.ndarray) -> bool:
@@ -194,7 +158,11 @@ def inside_l1(discrete: si.L1, w: np.ndarray, u: np.ndarray) -> bool:
 def test_certificate_of_davis_yin_by_hand(gamma):
     """In every step it bounds ∇f(B) + v + w, v ∈ λ∂g(B), w ∈ ξ∂r(A), with A from the formula, as it does ‖A − B‖."""
     problem, solver, context = toy("weighted", 5, True), DavisYin(gamma=gamma), Context(None, 0)
-    unseen, B, seen = hidden(problem), base(problem), (problem.observations.rows, problem.observations.cols)
+    unseen, B, seen = (
+        hidden(problem.observations),
+        base(problem),
+        (problem.observations.rows, problem.observations.cols),
+    )
     state = solver.init(problem, si.LowRank.zeros(SHAPE), context)
     for _ in range(60):
         Z = state.dense
@@ -213,7 +181,11 @@ def test_certificate_of_davis_yin_by_hand(gamma):
 def test_certificate_of_admm_by_hand(rho):
     """In every step it bounds ‖X − U‖ and v + w, v ∈ λ∂g(X), w ∈ ∂(f + ξr)(U), where w = ρW."""
     problem, solver, context = toy("weighted", 5, True), ADMM(rho=rho), Context(None, 0)
-    unseen, B, seen = hidden(problem), base(problem), (problem.observations.rows, problem.observations.cols)
+    unseen, B, seen = (
+        hidden(problem.observations),
+        base(problem),
+        (problem.observations.rows, problem.observations.cols),
+    )
     state = solver.init(problem, si.LowRank.zeros(SHAPE), context)
     for _ in range(60):
         state = solver.step(problem, state, context)
@@ -229,7 +201,7 @@ def slope_bound(problem: si.Problem) -> float:
     """The squared slope of the penalty, over all unobserved entries."""
     discrete = problem.discrete
     square = (discrete.xi * discrete.weights.sum()) ** 2
-    return float(square if isinstance(discrete, si.L2) else square * hidden(problem).sum())
+    return float(square if isinstance(discrete, si.L2) else square * hidden(problem.observations).sum())
 
 
 @pytest.mark.parametrize("offsets", [False, True], ids=["plain", "offsets"])
@@ -326,7 +298,7 @@ def test_envelope_never_rises_at_a_fixed_gamma(discrete, spectral, offsets):
 def test_columns_of_the_decomposition_densely(discrete, spectral, offsets):
     """The gap is ‖X − U‖ on Ωᶜ with U = prox_γ(X), and the objective f(X) + λg(X) + ξr(U), both by dense formulas."""
     problem, result, iterates, _ = watched(discrete, spectral, offsets)
-    unseen, seen = hidden(problem), (problem.observations.rows, problem.observations.cols)
+    unseen, seen = hidden(problem.observations), observed_at(problem)
     assert result.objective_name == "P"
     for k in (*range(0, result.n_iter, 7), result.n_iter - 1):
         X, gamma = iterates[k].to_dense(), float(result.history["gamma"][k])
@@ -355,7 +327,7 @@ def slope_away_from_cusps(discrete: Any, u: np.ndarray) -> tuple[np.ndarray, np.
 def test_certificate_of_the_decomposition_densely(discrete, spectral, offsets):
     """It bounds an element of ∇f(X) + λ∂g(X) + ξ∂r(U) in every step, U the prox where the step began."""
     problem, result, iterates, began = watched(discrete, spectral, offsets)
-    unseen, seen = hidden(problem), (problem.observations.rows, problem.observations.cols)
+    unseen, seen = hidden(problem.observations), observed_at(problem)
     for x, (y, gamma), certificate in zip(iterates, began, result.history["certificate"], strict=True):
         cells = (y.x.to_dense() + base(problem))[unseen]
         U = discrete.prox(cells, gamma)
@@ -422,81 +394,14 @@ def test_large_tables_are_refused_without_storing_them():
             si.solve(si.Problem(observations, si.Nuclear(1.0), si.L1("1:5", xi=0.1)), name)
 
 
-@every_rough
-@pytest.mark.parametrize("solver", [DavisYin(), ADMM()], ids=repr)
-def test_penalties_that_are_not_convex_are_refused(discrete, solver):
-    """They are named, as are solvers that fit, penalty decomposition among them."""
-    problem = si.Problem(toy("l1", 5).observations, si.Nuclear(1.0), discrete)
-    with pytest.raises(ValueError, match=re.escape(f"needs every term to be convex, and {discrete!r} is not")) as no:
-        si.solve(problem, solver)
-    assert "penalty-decomposition" in str(no.value).split("Solvers that fit this problem: ")[1].split(", ")
-    with pytest.raises(ValueError, match="treats only the spectral penalty nuclear, not LogSum"):
-        si.solve(si.Problem(problem.observations, LOW[1], si.L1("1:5", xi=0.1)), solver)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: DavisYin(gamma=0.0), "gamma must lie between 0 and 2 (both excluded), got 0.0"),
-        (lambda: DavisYin(gamma=2.0), "gamma must lie between 0 and 2 (both excluded), got 2.0"),
-        (lambda: DavisYin(gamma=np.nan), "gamma must lie between 0 and 2"),
-        (lambda: ADMM(rho=0.0), "rho must be a finite number above 0, got 0.0"),
-        (lambda: ADMM(rho=-1.0), "rho must be a finite number above 0, got -1.0"),
-        (lambda: ADMM(rho=np.inf), "rho must be a finite number above 0, got inf"),
-        (lambda: PenaltyDecomposition(gamma=0.0), "gamma must be above 0 and at most 1, got 0.0"),
-        (lambda: PenaltyDecomposition(gamma=1.5), "gamma must be above 0 and at most 1, got 1.5"),
-        (lambda: PenaltyDecomposition(gamma=np.nan), "gamma must be above 0 and at most 1, got nan"),
-        (lambda: PenaltyDecomposition(fall=1.0), "fall must lie between 0 and 1 (both excluded), got 1.0"),
-        (lambda: PenaltyDecomposition(fall=0.0), "fall must lie between 0 and 1"),
-        (lambda: PenaltyDecomposition(stage_tol=0.0), "stage_tol must be a finite number above 0, got 0.0"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(build, message):
-    """A parameter out of range is refused by its name, with what was given."""
-    with pytest.raises(ValueError, match=re.escape(message)):
-        build()
-
-
 # ---------------------------------------------------------------- interruption, starts, determinism
 ALL = [DavisYin(), ADMM(), PenaltyDecomposition(gamma=0.1)]
 every_solver = pytest.mark.parametrize("solver", ALL, ids=repr)
 
 
-@every_solver
-def test_interruption_gives_a_result(solver):
-    """Ctrl-C ends the run with an iterate, of which the row of the history tells."""
-
-    def press(info: Any) -> None:
-        if info.iteration == 7:
-            raise KeyboardInterrupt
-
-    problem = toy("l1", 5, True)
-    result = si.solve(problem, solver, callback=press)
-    assert (result.status.code, result.n_iter) == ("interrupted", 7)
-    assert result.x.shape == SHAPE
-    assert result.x.rank > 0
-    terms = problem.terms(result.x, objective="P")
-    assert result.history["fit"][result.row] == pytest.approx(terms.fit, rel=1e-12)
-
-
 def larger() -> si.Problem:
     """A problem in which a partial SVD is not a whole one."""
-    observations = si.datasets.low_rank_alphabet((60, 40), 3, "1:5", observed=0.5).observations
-    return si.Problem(observations, si.Nuclear(4.0), si.L1("1:5", xi=0.1))
-
-
-@every_solver
-def test_same_seed_same_bits(solver, monkeypatch):
-    """Two runs with one seed agree to the last bit; another seed draws other vectors."""
-    monkeypatch.setattr(svd, "WHOLE_CELLS", 0)
-
-    def bits(seed: int) -> list[bytes]:
-        result = si.solve(larger(), solver, max_iter=8, tol=0, random_state=seed)
-        parts = [result.x.U, result.x.s, result.x.V]
-        return [a.tobytes() for a in (*parts, *(v for k, v in result.history.items() if k != "seconds"))]
-
-    assert bits(3) == bits(3)
-    assert bits(3) != bits(4)
+    return si.Problem(ratings((60, 40)), si.Nuclear(4.0), si.L1("1:5", xi=0.1))
 
 
 @every_solver
@@ -520,11 +425,3 @@ def test_a_good_start_helps(solver):
     warm = si.solve(problem, solver, x0=start, max_iter=5000, tol=1e-5, evaluate_every=5000)
     assert warm.n_iter < cold.n_iter
     assert warm.objective == pytest.approx(cold.objective, rel=1e-4)
-
-
-@every_solver
-def test_max_rank_holds(solver):
-    """No iterate has a higher rank than asked for."""
-    result = si.solve(toy("l1", 5), solver, max_rank=1, max_iter=30, tol=0)
-    assert (result.history["rank"] <= 1).all()
-    assert result.history["rank"][-1] == 1
