@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  := $(VENV)/.tests
 
-.PHONY: demo test lint types bench docs reproduce clean
+.PHONY: demo test quick lint types bench docs reproduce clean
 
 demo: $(STAMP)
 	$(BIN)/snapimpute demo --out demo-output
@@ -13,6 +13,11 @@ demo: $(STAMP)
 # Two processes with one BLAS thread each: faster than one process with two.
 test: $(TESTS) lint types
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+# What an edit is likely to break, in less than a minute: lint, types, and the tests without the marks slow and movielens.
+# Left to `make test`: solvers one by one, other backends and processes, documentation, reproduction, examples in docstrings.
+quick: $(TESTS) lint types
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests -m "not slow and not movielens" -q --numprocesses 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

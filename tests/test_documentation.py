@@ -17,6 +17,8 @@ from snapimpute import datasets
 from tests.helpers import ROOT
 from tools.storeys import PICTURE, arrows
 
+pytestmark = pytest.mark.slow
+
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DIRECTIVES = ("{toctree}", "{eval-rst}", "{literalinclude}", "{include}")
 TOPS = ("src", "reproduction", "tests", "benchmarks", "examples", "tools")

@@ -32,6 +32,8 @@ from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.solvers.result import Status
 from snapimpute.views.figures import Convergence, TuningScores
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = [
     "</script><img src=x onerror=alert(1)>",
     "<b>bold</b> & 'quoted' \"twice\"",

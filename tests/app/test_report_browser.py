@@ -16,6 +16,8 @@ from snapimpute.data.observations import Observations
 from snapimpute.estimator import evaluation
 from snapimpute.estimator.imputer import SnapImputer
 
+pytestmark = pytest.mark.slow
+
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("plotly", reason="plotly is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")

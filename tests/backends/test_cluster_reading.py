@@ -22,7 +22,10 @@ from snapimpute.backends.dask import _tasks as tasks  # noqa: E402
 from snapimpute.backends.dask import backend as dask_backend  # noqa: E402
 from snapimpute.backends.dask._spread import hashed  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")

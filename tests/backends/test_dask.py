@@ -34,7 +34,10 @@ from snapimpute.backends.dask import backend as dask_backend  # noqa: E402
 from snapimpute.solvers import cluster_forecast as scaling  # noqa: E402
 from snapimpute.solvers.cluster_forecast import bytes_sent, cluster_forecast  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning"),
+    pytest.mark.slow,
+]
 
 PROXIMAL = [name for name, solver in SOLVERS.items() if issubclass(solver, ProximalSolver)]
 

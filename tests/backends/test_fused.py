@@ -32,6 +32,8 @@ from snapimpute.backends.torch._fused_operator import FusedMapped, chosen  # noq
 from snapimpute.backends.torch._tiles import TorchMapped  # noqa: E402
 from snapimpute.backends.torch.backend import TorchBackend  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 DEVICE = "cuda" if GPU else "cpu"
 TWENTY = [0.25 * k + 0.01 * k * k for k in range(20)]
 WEIGHTS = np.linspace(0.5, 1.5, 20)

@@ -18,6 +18,8 @@ pytest.importorskip("triton", reason="triton is not installed")
 
 from tests.helpers import ROOT
 
+pytestmark = pytest.mark.slow
+
 SHARED = 232_448
 """Bytes of fast memory that a program may have on an H200."""
 

@@ -13,6 +13,8 @@ import pytest
 
 import snapimpute as si
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 torch.set_num_threads(1)  # tests run side by side, and its threads wait for each other by turning in circles

@@ -13,6 +13,8 @@ from snapimpute.estimator import comparison
 from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator.comparison import BASELINES, Method, compare, paired_difference, verdict
 
+pytestmark = pytest.mark.slow
+
 FEW = (Method("plain", center="mean"), Method("aware", discrete="l1", center="mean"))
 
 

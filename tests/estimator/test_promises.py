@@ -14,6 +14,8 @@ from sklearn.pipeline import make_pipeline
 
 import snapimpute as si
 
+pytestmark = pytest.mark.slow
+
 RATINGS: dict[str, Any] = {"lam": 14.0, "xi": 0.001, "center": "biases"}
 
 

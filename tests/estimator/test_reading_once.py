@@ -21,6 +21,8 @@ from snapimpute.data import cells, tables
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import imputer
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(7)
 NUMBERS = np.where(RNG.random((20, 5)) < 0.7, RNG.integers(1, 6, (20, 5)).astype(float), np.nan)
 NAMES = list("abcde")

@@ -15,6 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import snapimpute as si
 
+pytestmark = pytest.mark.slow
+
 NAN = np.nan
 STRENGTHS = st.fixed_dictionaries(
     {

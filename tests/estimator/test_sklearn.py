@@ -20,6 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import snapimpute as si
 from snapimpute import SnapImputer
 
+pytestmark = pytest.mark.slow
+
 NAN = np.nan
 GIVEN = {"lam": 0.5, "xi": 0.01}
 

@@ -25,6 +25,8 @@ from snapimpute.app.cli.app import app
 from snapimpute.app.cli.fit import NOT_ON_A_CLUSTER, fit
 from snapimpute.data.datasets import low_rank_alphabet
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {one.name: one for one in get_command(app).commands["fit"].params}
 """Every parameter of `fit`, as the parser of the command has it."""
 
