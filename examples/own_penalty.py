@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 import snapimpute as si
-from snapimpute.penalties.discrete import CellPenalty
+from snapimpute.penalties import CellMap, CellPenalty
 
 
 class Range(CellPenalty):
@@ -19,21 +19,21 @@ class Range(CellPenalty):
         self.alphabet, self.xi = si.Alphabet.of(alphabet), float(xi)
 
     def compiled_value(self, step):
-        """Return the map x ← step·penalty(x), which changes x in place."""
-        return partial(self._value, step * self.xi)
+        """Return the map x ↦ step·penalty(x)."""
+        return CellMap.of(partial(self._value, step * self.xi))
 
     def compiled_prox(self, step):
-        """Return the map x ← argmin_u step·penalty(u) + ½ (u − x)², which changes x in place."""
-        return partial(self._prox, step * self.xi)
+        """Return the map x ↦ argmin_u step·penalty(u) + ½ (u − x)²."""
+        return CellMap.of(partial(self._prox, step * self.xi))
 
     def _beyond(self, x):
         return x - np.clip(x, self.alphabet.symbols[0], self.alphabet.symbols[-1])
 
     def _value(self, pull, x):
-        x[:] = pull * np.abs(self._beyond(x))
+        return pull * np.abs(self._beyond(x))
 
     def _prox(self, pull, x):
-        x -= np.clip(self._beyond(x), -pull, pull)
+        return x - np.clip(self._beyond(x), -pull, pull)
 
 
 votes = si.datasets.senate_votes(117)

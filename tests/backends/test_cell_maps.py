@@ -364,6 +364,28 @@ class Tanh(si.penalties.CellPenalty):
         return CellMap.of(lambda x: np.where(x > step, x - step, 0.0))
 
 
+class Bare(Tanh):
+    """The same by bare functions."""
+
+    def compiled_prox(self, step: float) -> Any:
+        return lambda x: np.where(x > step, x - step, 0.0)
+
+
+def test_functions_of_a_penalty_become_maps() -> None:
+    """A penalty may return functions, in place or not: the library makes maps of them."""
+    x = np.linspace(-2, 2, 9)
+    for bare, wrapped in (
+        (Bare().compiled_remainder(0.7), Tanh().compiled_remainder(0.7)),
+        (Bare().compiled_envelope(0.7), Tanh().compiled_envelope(0.7)),
+        (Bare().compiled("prox", 0.7), Tanh().compiled("prox", 0.7)),
+    ):
+        here, there = x.copy(), x.copy()
+        bare(here)  # type: ignore[misc]
+        wrapped(there)  # type: ignore[misc]
+        np.testing.assert_array_equal(here, there)
+        assert not np.array_equal(here, x)
+
+
 @pytest.mark.parametrize("kind", ["value", "prox", "envelope", "landing"])
 def test_a_users_map_is_applied_on_every_backend(kind: Any) -> None:
     """Tensors take a user's function through the memory of the host, whatever it does with numpy."""

@@ -89,8 +89,8 @@ class CellPenalty(DiscretePenalty):
         which is small, has to be computed cell by cell: it may be in lower
         precision, or on a sample of the cells.
         """
-        prox, line = self.compiled_prox(step), self.line(step)
-        return prox if line == (0.0, 0.0) else CellMap("remainder", (CellMap.of(prox), *line))
+        prox, line = CellMap.of(self.compiled_prox(step)), self.line(step)
+        return prox if line == (0.0, 0.0) else CellMap("remainder", (prox, *line))
 
     def compiled_envelope(self, step: float) -> CellMap:
         """Return the in-place map x ← min_u step·penalty(u) + ½ (u − x)²."""

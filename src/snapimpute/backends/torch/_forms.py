@@ -1,4 +1,4 @@
-"""Maps of one real variable, as the kernels of `backends.fused` know them."""
+"""Maps of one real variable, as the fused kernels know them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _nearest(symbols: Any, gap: float, pull: float) -> tuple[float, ...]:
 
 
 def _whole_numbers(top: float, shift: float) -> tuple[float, ...]:
-    """What a kernel needs to find the nearest of 0 … top to s + shift: see `fused_kernels._from_flat`."""
+    """What a kernel needs to find the nearest of 0 … top to s + shift: see `_fused_kernels._from_flat`."""
     whole = math.floor(shift + 0.5)
     return 1 / top, shift / top, float(top), 1.5 * 2**23 + whole, shift - whole
 

@@ -1,4 +1,4 @@
-"""The kernels of `backends.fused`; what they compute is said there.
+"""The kernels of `_fused`; what they compute is said there.
 
 ``P`` points to the symbols and their pulls, or to a table; ``n0`` … ``n7`` are
 the numbers of a `Form`. Names in capitals are known when a kernel is compiled.
