@@ -244,7 +244,7 @@ class SymbolSplitting(Solver[SymbolState]):
         codes[rows, cols] = np.argmin(costs, axis=0)
         return codes
 
-    def terms(self, problem: Problem, state: SymbolState) -> Terms:
+    def terms(self, problem: Problem, state: SymbolState, context: Context) -> Terms:
         """‖P_Ω(Z − O)‖₁ + λ‖W‖_*, and how far Z is from W."""
         value = state.misfit + problem.spectral.value(state.x.s)
         return Terms(0.5 * state.certificate**2, value, 0.0, constrained=True)

@@ -120,7 +120,7 @@ def test_rows_with_few_cells_do_not_run_away():
         problem = Problem(cells, Nuclear(1.0), L1("1:5", xi), LowRank.constant((40, 60), 3.0))
         C = fold_in(problem, V, w)
         x = LowRank(C, np.ones(4), V)
-        slope = problem.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
+        slope = problem.smooth.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
         assert np.abs(slope).max() < 1e-6
 
 

@@ -351,16 +351,16 @@ def test_problem_with_any_discrete_penalty(penalty, biased):
     split = problem.split_terms(x, at, 0.5)
     landed = naive_value(penalty, naive_prox(penalty, dense + B, ~seen, 0.5), ~seen)
     assert_allclose([split.fit, split.spectral, split.discrete], [terms.fit, terms.spectral, landed], rtol=1e-6)
-    assert_allclose(problem.imputed(x, at).to_dense(), dense - gradient(dense), atol=1e-7)
+    assert_allclose(problem.smooth.imputed(x, at).to_dense(), dense - gradient(dense), atol=1e-7)
     for step, gamma in [(1.0, 0.25), (0.4, 1.0), (0.25, 0.25), (0.7, 0.5)]:
-        found = problem.gradient_step(x, at, step, gamma=gamma).to_dense()
+        found = problem.smooth.gradient_step(x, at, step, gamma=gamma).to_dense()
         assert_allclose(found, dense - step * gradient(dense, gamma), atol=1e-6)
     z, other, _, _ = setting(3)
     expected = smooth(dense) - smooth(other) - np.sum(gradient(other) * (dense - other))
-    assert_allclose(problem.curvature(x, at, z, problem.at_observed(z)), expected, rtol=1e-6, atol=1e-6)
-    assert_allclose(problem.prox_dense(dense, 0.3), naive_prox(penalty, dense + B, ~seen, 0.3) - B, atol=1e-12)
+    assert_allclose(problem.smooth.curvature(x, at, z, problem.at_observed(z)), expected, rtol=1e-6, atol=1e-6)
+    assert_allclose(problem.smooth.prox_dense(dense, 0.3), naive_prox(penalty, dense + B, ~seen, 0.3) - B, atol=1e-12)
     assert problem.convex == penalty.convex
-    assert_allclose(problem.least_discrete, DiscreteTerm(penalty, observations).least)
+    assert_allclose(problem.smooth.least_discrete, DiscreteTerm(penalty, observations).least)
 
 
 def test_problems_with_other_columns_are_refused():
@@ -388,4 +388,4 @@ def test_one_group_of_all_columns_is_the_penalty_itself():
         plain, grouped = (Problem(observations, Nuclear(1.0), p) for p in (one, ByColumn([one], [0] * 9)))
         assert_allclose(grouped.terms(x).discrete, plain.terms(x).discrete, rtol=1e-10)
         at = plain.at_observed(x)
-        assert_allclose(grouped.imputed(x, at).to_dense(), plain.imputed(x, at).to_dense(), atol=1e-10)
+        assert_allclose(grouped.smooth.imputed(x, at).to_dense(), plain.smooth.imputed(x, at).to_dense(), atol=1e-10)

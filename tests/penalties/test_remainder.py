@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from snapimpute import L1, Alphabet, Ridge
-from snapimpute.penalties import CellMap, CellPenalty
-from snapimpute.penalties.discrete import Line
+from snapimpute.penalties import CellMap, CellPenalty, Line
 
 STEPS = [0.3, 1.0, 4.0]
 EPS32 = float(np.finfo(np.float32).eps)

@@ -103,7 +103,7 @@ def naive_imputed(problem: Problem, y: LowRank) -> np.ndarray:
 def check_imputed(problem: Problem, y: LowRank) -> None:
     y_observed = problem.at_observed(y)
     before = y_observed.copy()
-    operator = problem.imputed(y, y_observed)
+    operator = problem.smooth.imputed(y, y_observed)
     assert operator.shape == problem.shape
     assert_allclose(operator.to_dense(), naive_imputed(problem, y), rtol=1e-11, atol=1e-11)
     assert_allclose(operator.T.to_dense(), naive_imputed(problem, y).T, rtol=1e-11, atol=1e-11)
@@ -136,7 +136,7 @@ def test_imputed_matrix_is_a_gradient_step(toy, discrete):
         discrete = L1(discrete.alphabet, discrete.xi)
     problem = problems(toy, Nuclear(0.0), discrete)
     y, h = some_x(problem.shape, 4), 1e-5
-    step = y.to_dense() - problem.imputed(y, problem.at_observed(y)).to_dense()
+    step = y.to_dense() - problem.smooth.imputed(y, problem.at_observed(y)).to_dense()
     for i, j in np.ndindex(*problem.shape):
         bump = LowRank(np.eye(problem.shape[0])[:, [i]], np.array([h]), np.eye(problem.shape[1])[:, [j]])
         up, down = (problem.terms(LowRank.combine([1.0, sign], [y, bump])) for sign in (1.0, -1.0))
@@ -170,7 +170,7 @@ def check_gradient_step(problem: Problem, steps: tuple[float, ...]) -> None:
         y_observed = problem.at_observed(y)
         before, gradient = y_observed.copy(), naive_smooth(problem, y)[1]
         for step in steps:
-            operator = problem.gradient_step(y, y_observed, step)
+            operator = problem.smooth.gradient_step(y, y_observed, step)
             expected = y.to_dense() - step * gradient
             assert operator.shape == problem.shape
             assert_allclose(operator.to_dense(), expected, rtol=1e-11, atol=1e-11)
@@ -196,7 +196,7 @@ def check_curvature(problem: Problem) -> list[tuple[float, float]]:
             (at_x, _), (at_y, slope) = naive_smooth(problem, x), naive_smooth(problem, y)
             difference = x.to_dense() - y.to_dense()
             expected = at_x - at_y - float(np.vdot(slope, difference))
-            value = problem.curvature(x, problem.at_observed(x), y, problem.at_observed(y))
+            value = problem.smooth.curvature(x, problem.at_observed(x), y, problem.at_observed(y))
             assert_allclose(value, expected, rtol=1e-9, atol=1e-10 * (1 + at_x + at_y))
             found.append((value, 0.5 * float(np.sum(difference**2))))
     return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -68,10 +68,23 @@ def somewhere(problem: si.Problem, seed: int = 0, around: float = 3.0) -> tuple[
     return x, problem.at_observed(x)
 
 
-def drawn(problem: si.Problem, seed: int, iteration: int = 1) -> si.Problem:
+class Sampled(NamedTuple):
+    """A problem as a run with a sampler sees it."""
+
+    problem: si.Problem
+    sampler: Sampler
+
+    def gradient_step(self, *y: Any, **options: Any) -> Any:
+        return self.problem.smooth.gradient_step(*y, **options, coverage=self.sampler)
+
+    def terms(self, *x: Any) -> Any:
+        return self.problem.terms(*x, coverage=self.sampler)
+
+
+def drawn(problem: si.Problem, seed: int, iteration: int = 1) -> Sampled:
     """The problem with a sampled term, in an iteration."""
-    out = replace(problem, sampler=Sampler(seed))
-    out.begin(iteration)
+    out = Sampled(problem, Sampler(seed))
+    out.sampler.begin(iteration)
     return out
 
 
@@ -108,7 +121,7 @@ def test_step_is_right_on_average(name, step, gamma):
     penalty, biased = PENALTIES[name]
     problem = small_problem(penalty, biases(SHAPE) if biased else None)
     y = somewhere(problem, around=0.0 if biased else 3.0)
-    exact = problem.gradient_step(*y, step, gamma=gamma).to_dense()
+    exact = problem.smooth.gradient_step(*y, step, gamma=gamma).to_dense()
     tries, total, squares = 200, np.zeros(SHAPE), np.zeros(SHAPE)
     for seed in range(tries):
         sampled = drawn(problem, seed, iteration=seed % 7)
@@ -133,7 +146,7 @@ def test_samples_of_a_step_differ_only_in_the_remainder():
     for penalty, biased in PENALTIES.values():
         problem = small_problem(penalty, biases(SHAPE) if biased else None)
         y = somewhere(problem)
-        exact = problem.gradient_step(*y, 1.0).to_dense()
+        exact = problem.smooth.gradient_step(*y, 1.0).to_dense()
         strict = drawn(problem, 0).gradient_step(
             *y, 1.0, accuracy=Accuracy(threshold=1e-9)
         )  # no noise is small enough
@@ -145,7 +158,7 @@ def test_norm_of_the_noise():
     problem = small_problem()
     for seed in range(3):
         y = somewhere(problem, seed)
-        exact = problem.gradient_step(*y, 1.0).to_dense()
+        exact = problem.smooth.gradient_step(*y, 1.0).to_dense()
         norms = []
         for k in range(8):
             sampled = drawn(problem, k)
@@ -170,10 +183,10 @@ def test_compressed_keeps_what_meets_the_bases(m, n, left, right, seed):
 
 def step_matrices(problem: si.Problem, sampler: Sampler, ys: list[Any], accuracy: Accuracy) -> list[np.ndarray]:
     """The steps from one point after the other, in one iteration after the other."""
-    sampled = replace(problem, sampler=sampler)
+    sampled = Sampled(problem, sampler)
     out = []
     for t, y in enumerate(ys, start=1):
-        sampled.begin(t)
+        sampled.sampler.begin(t)
         out.append(sampled.gradient_step(*y, 1.0, accuracy=accuracy).to_dense())
     return out
 
@@ -207,16 +220,16 @@ def remainder_part(problem: si.Problem, y: Any, A: np.ndarray) -> np.ndarray:
 
 def test_same_iteration_same_sample():
     """A step that is taken again in its iteration sees the same sample and the same past; in the next, others."""
-    problem = replace(small_problem(), sampler=Sampler(1))
-    y, (left, right) = somewhere(problem), bases(SHAPE, 4, 6)
+    sampled = Sampled(small_problem(), Sampler(1))
+    y, (left, right) = somewhere(sampled.problem), bases(SHAPE, 4, 6)
     accuracy = LOOSE._replace(left=left, right=right)
-    problem.begin(1)
-    problem.gradient_step(*y, 1.0, accuracy=accuracy)
-    problem.begin(2)
-    first, again = (problem.gradient_step(*y, 1.0, accuracy=accuracy).to_dense() for _ in range(2))
+    sampled.sampler.begin(1)
+    sampled.gradient_step(*y, 1.0, accuracy=accuracy)
+    sampled.sampler.begin(2)
+    first, again = (sampled.gradient_step(*y, 1.0, accuracy=accuracy).to_dense() for _ in range(2))
     assert_array_equal(first, again)
-    problem.begin(3)
-    assert not np.allclose(problem.gradient_step(*y, 1.0, accuracy=accuracy).to_dense(), first)
+    sampled.sampler.begin(3)
+    assert not np.allclose(sampled.gradient_step(*y, 1.0, accuracy=accuracy).to_dense(), first)
 
 
 def test_past_of_another_gamma_is_forgotten():
@@ -225,7 +238,7 @@ def test_past_of_another_gamma_is_forgotten():
     left, right = bases(SHAPE, 4, 6)
     sampled = drawn(problem, 2, 1)
     sampled.gradient_step(*y, 1.0, gamma=0.5, accuracy=LOOSE._replace(left=left, right=right))
-    sampled.begin(2)
+    sampled.sampler.begin(2)
     A = sampled.gradient_step(*y, 1.0, accuracy=LOOSE._replace(left=left, right=right)).to_dense()
     assert_array_equal(A, drawn(problem, 2, 2).gradient_step(*y, 1.0, accuracy=LOOSE).to_dense())
 
@@ -234,7 +247,7 @@ def test_averaging_damps_the_noise():
     """Where all is kept, the noise falls to about DAMPING of that of one sample, and the mean stays exact."""
     problem, y = small_problem(), somewhere(small_problem())
     everything = LOOSE._replace(left=np.eye(SHAPE[0]), right=np.eye(SHAPE[1]))
-    exact = problem.gradient_step(*y, 1.0).to_dense()
+    exact = problem.smooth.gradient_step(*y, 1.0).to_dense()
     averages = np.array(step_matrices(problem, Sampler(0), [y] * 150, everything)[20:]) - exact
     single = (
         np.array([drawn(problem, s).gradient_step(*y, 1.0, accuracy=LOOSE).to_dense() for s in range(60)]) - exact
@@ -572,13 +585,13 @@ def test_doubt_of_one_estimate(fraction):
     x, observed = somewhere(problem)
     found = []
     for seed in range(tries):
-        sampled = replace(problem, sampler=Sampler(seed, fractions={0: fraction}))
+        sampled = Sampled(problem, Sampler(seed, fractions={0: fraction}))
         found.append((sampled.terms(x, observed).objective, sampled.sampler.doubt))
     estimates, doubts = np.array(found).T
     real = estimates.std()
     assert abs(estimates.mean() - problem.objective(x)) <= 5 * real / math.sqrt(tries)
     assert 0.5 <= math.sqrt(np.mean(doubts**2)) / real <= 2
-    exact = replace(problem, sampler=Sampler(0))  # nothing is known of a sample
+    exact = Sampled(problem, Sampler(0))  # nothing is known of a sample
     assert_allclose(exact.terms(x, observed).objective, problem.objective(x), rtol=1e-12)
     assert exact.sampler.doubt == 0
 
@@ -590,7 +603,7 @@ def test_no_doubt_of_what_is_known_exactly():
     problem = si.Problem(observations, si.Nuclear(3.0), si.L1("1:5", xi=0.2))
     x = si.LowRank.constant(shape, 3.0)
     for seed in range(5):
-        sampled = replace(problem, sampler=Sampler(seed, fractions={0: 12}))
+        sampled = Sampled(problem, Sampler(seed, fractions={0: 12}))
         value = sampled.terms(x).discrete
         assert_allclose(value, problem.terms(x).discrete, rtol=1e-10)
         assert sampled.sampler.doubt <= 1e-10 * value
@@ -603,7 +616,7 @@ def test_doubt_of_each_part():
     x, observed = somewhere(problem)
 
     def doubt(*fractions: int) -> float:
-        sampled = replace(problem, sampler=Sampler(0, fractions=dict(enumerate(fractions))))
+        sampled = Sampled(problem, Sampler(0, fractions=dict(enumerate(fractions))))
         sampled.terms(x, observed)
         return sampled.sampler.doubt
 
@@ -719,10 +732,10 @@ def test_solvers_that_need_all_cells_refuse(name):
 
 
 def test_the_problem_given_is_left_alone(problem):
-    """The sampler belongs to the run: the problem that was given has none afterwards and evaluates exactly."""
+    """The sampler belongs to the run: a problem has no place for one, and evaluates exactly afterwards."""
     before = problem.objective(si.LowRank.constant(LARGE, 3.2))
     si.solve(problem, APG(), max_iter=3, tol=0, alphabet_term="sampled")
-    assert problem.sampler is None
+    assert [one.name for one in fields(problem)] == ["observations", "spectral", "discrete", "offsets", "loss"]
     assert problem.objective(si.LowRank.constant(LARGE, 3.2)) == before
     with pytest.raises(ValueError, match=r"alphabet_term must be one of 'tiled', 'sampled'.*, got 'sample'"):
         si.solve(problem, APG(), alphabet_term="sample")

@@ -135,7 +135,7 @@ def test_half_step_is_a_ridge_regression():
     state = si.solve(problem, ALS(rank=4), max_iter=3, tol=0).x
     observed, scale = problem.at_observed(state), np.sqrt(state.s)
     A = state.U * scale
-    imputed = problem.imputed(state, observed).to_dense()
+    imputed = problem.smooth.imputed(state, observed).to_dense()
     B = imputed.T @ A @ np.linalg.inv(A.T @ A + 6.0 * np.eye(A.shape[1]))
     found = ALS._half(problem, state, observed, state.U, scale, 6.0, transposed=True)
     assert found.to_dense() == pytest.approx(A @ B.T, abs=1e-10)

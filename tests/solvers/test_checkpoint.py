@@ -33,7 +33,6 @@ from snapimpute.base.threads import single_threaded_blas
 from snapimpute.penalties import DISCRETE, SPECTRAL
 from snapimpute.problem import Terms
 from snapimpute.problem.losses import Multinomial, Squares, Thresholds
-from snapimpute.problem.sampling import Sampler
 from snapimpute.solvers import APG, FPC, SOLVERS, SoftImpute, Solver, checkpoint
 from snapimpute.solvers.base import Context, State
 from snapimpute.solvers.checkpoint import Checkpoint, CheckpointFile, RunSnapshot, digest, fingerprint
@@ -178,7 +177,7 @@ def test_resumed_run_is_bit_identical(case, tmp_path):
     for count in (1, 2):
         half, resumed = stepped(solver, problem, half, count), stepped(solver, again, resumed, count)
         assert_same(resumed, half)
-        assert_same(solver.terms(again, resumed), solver.terms(problem, half))
+        assert_same(solver.terms(again, resumed, CONTEXT), solver.terms(problem, half, CONTEXT))
         assert_same(solver.columns(resumed), solver.columns(half))
         assert_same(solver.finish(again, resumed, CONTEXT), solver.finish(problem, half, CONTEXT))
 
@@ -549,15 +548,15 @@ def test_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("version", 1), ("version", 3), ("version", None), ("snapimpute", "0.0.9")]
+    ("key", "value"), [("version", 2), ("version", 4), ("version", None), ("snapimpute", "0.0.9")]
 )
 def test_other_versions(key, value, tmp_path):
     """A file of another format or another version of the package is refused, and both are named."""
     keeper, _ = some_run(tmp_path / "a")
     rewritten(keeper.path, lambda document: document.update({key: value}))
-    found = {"version": 2, "snapimpute": si.__version__, key: value}
+    found = {"version": 3, "snapimpute": si.__version__, key: value}
     words = f"written in format {found['version']} of snapimpute {found['snapimpute']}, "
-    refused(keeper, words, f"this is format 2 of snapimpute {si.__version__}")
+    refused(keeper, words, f"this is format 3 of snapimpute {si.__version__}")
 
 
 @pytest.mark.parametrize("name", ["os.system", "builtins.eval", "subprocess.Popen", "snapimpute.problem.Problem"])
@@ -657,16 +656,6 @@ def test_fingerprint_sees_every_ingredient(name):
     assert unequal(reference, fingerprint(problem, FPC(), SETTINGS)) == {part}
 
 
-def test_memory_of_a_sampler_does_not_count():
-    """A sampler is known by its seed: what it remembers belongs to the run, not to the problem."""
-    used = Sampler(3)
-    used.begin(7)
-    used.watch(1.5)
-    fresh = replace(base_problem(), sampler=Sampler(3))
-    assert digest(used) == digest(fresh.sampler) != digest(Sampler(4))
-    assert unequal(fingerprint(base_problem(), FPC(), {}), fingerprint(fresh, FPC(), {})) == {"sampler"}
-
-
 def test_fingerprint_sees_the_cells_and_the_shape():
     """The same values in other cells, or in a larger table, are other observations."""
     obs = OBSERVED
@@ -739,7 +728,7 @@ def test_equal_copies_have_equal_fingerprints():
         si.LowRank(np.asfortranarray(offsets.U), offsets.s.copy(), offsets.V[::1]),
         copy.deepcopy(problem.loss),
     )
-    _ = problem.targets, problem.scale  # what a problem computes for itself does not count
+    _ = problem.targets, problem.smooth.scale  # what a problem computes for itself does not count
     settings_again = {"random_state": np.int64(5), "x0": None, "max_rank": None}
     before, now = fingerprint(problem, FPC(tau=1), SETTINGS), fingerprint(other, FPC(tau=1.0), settings_again)
     assert before.keys() == now.keys()

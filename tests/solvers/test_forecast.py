@@ -170,7 +170,7 @@ def test_a_sample_is_less_work_and_more_memory(rated, plain):
 def test_offsets_and_groups_take_memory(data, rated):
     """Offsets have entries on Ω; where the entries of each group stand is an array of its own."""
     mean = Problem(data, Nuclear(20.0), L1("1:5", xi=0.01), LowRank.constant(data.shape, 3.0))
-    groups = Problem(data, Nuclear(20.0), ByColumn([L1("1:5", xi=0.01)], np.zeros(2000, int)))
+    groups = Problem(data, Nuclear(20.0), ByColumn([L1("1:5", xi=0.01)] * 2, np.arange(2000) % 2))
     base = forecast(rated, "apg", max_rank=10, timed=False)
     assert forecast(mean, "apg", max_rank=10, timed=False).memory >= base.memory + 8 * len(data)
     assert forecast(groups, "apg", max_rank=10, timed=False).memory == base.memory + 8 * len(data)

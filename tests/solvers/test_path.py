@@ -34,7 +34,7 @@ FAR: dict[str, Any] = {"tol": 1e-7, "max_iter": 5000, "evaluate_every": 5000}
 def largest(problem: si.Problem) -> float:
     """σ₁ of the matrix that the first step from X = 0 thresholds."""
     zero = si.LowRank.zeros(problem.shape)
-    return float(np.linalg.norm(problem.imputed(zero, problem.at_observed(zero)).to_dense(), 2))
+    return float(np.linalg.norm(problem.smooth.imputed(zero, problem.at_observed(zero)).to_dense(), 2))
 
 
 def lams(points: list[PathPoint]) -> list[float]:

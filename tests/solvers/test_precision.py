@@ -14,7 +14,7 @@ import snapimpute as si
 from snapimpute.linalg import LowRank, MappedLowRank, Sparse, partial_svd, tiled
 from snapimpute.linalg.backend import Accuracy
 from snapimpute.linalg.tiled import SINGLE
-from snapimpute.problem import Problem, sampling
+from snapimpute.problem import Problem, SmoothPart, sampling
 from snapimpute.solvers import APG, FPC, SOLVERS, FaNCL, SoftImpute, Solver
 from snapimpute.solvers.proximal import continuation
 from snapimpute.solvers.proximal import gradient as proximal
@@ -379,14 +379,14 @@ def test_error_of_float32_tiles(penalty, worth_single):
         y = rating_like(LARGE, seed)
         accuracy = Accuracy(error=1.0)
         seen = problem.at_observed(y)
-        coarse, exact = (problem.gradient_step(y, seen, 1.0, accuracy=one) for one in (accuracy, Accuracy()))
+        coarse, exact = (problem.smooth.gradient_step(y, seen, 1.0, accuracy=one) for one in (accuracy, Accuracy()))
         real = np.linalg.norm(coarse.to_dense() - exact.to_dense())
         assert 0 < real <= coarse.error == SINGLE * y.norm()
         assert exact.error == 0
 
 
 def tile_error(problem: Problem, y: LowRank, accuracy: Accuracy) -> float:
-    return problem.gradient_step(y, problem.at_observed(y), 1.0, accuracy=accuracy).error
+    return problem.smooth.gradient_step(y, problem.at_observed(y), 1.0, accuracy=accuracy).error
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -395,9 +395,9 @@ def test_float32_tiles_only_where_the_error_is_allowed(biased, worth_single, spy
     problem = problem_for("apg", SMALL, discrete=True, offsets=biased)
     expected: list[np.dtype] = []
     found: list[np.dtype] = []
-    gradient_step = Problem.gradient_step
+    gradient_step = SmoothPart.gradient_step
 
-    def watched(self: Problem, y: LowRank, *arguments: Any, **options: Any) -> Any:
+    def watched(self: SmoothPart, y: LowRank, *arguments: Any, **options: Any) -> Any:
         accuracy = options.get("accuracy", Accuracy())
         before = len(spy.tiles)
         out = gradient_step(self, y, *arguments, **options)
@@ -406,7 +406,7 @@ def test_float32_tiles_only_where_the_error_is_allowed(biased, worth_single, spy
         expected.append(SINGLE_TYPE if allowed else DOUBLE_TYPE)
         return out
 
-    monkeypatch.setattr(Problem, "gradient_step", watched)
+    monkeypatch.setattr(SmoothPart, "gradient_step", watched)
     result = si.solve(problem, APG(), tol=1e-8, max_iter=300)
     assert dtypes(result.x) == {DOUBLE_TYPE}
     assert found == expected
@@ -436,7 +436,7 @@ def test_float32_tiles_count_in_the_certificate(worth_single):
     assert tile_error(problem, y, Accuracy(error=1.0)) > 0
     assert tile_error(problem, y, Accuracy(error=1e-9)) == 0
     assert tile_error(problem, y, Accuracy()) == 0
-    half = problem.gradient_step(y, problem.at_observed(y), 0.5, accuracy=Accuracy(error=1.0))
+    half = problem.smooth.gradient_step(y, problem.at_observed(y), 0.5, accuracy=Accuracy(error=1.0))
     assert half.error == 0.5 * tile_error(problem, y, Accuracy(error=1.0))
 
 

@@ -26,7 +26,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.estimator.offsets import Center, Damping, KnownCells
 from snapimpute.linalg import LowRank
 from snapimpute.linalg.kernels import lanes_solve
-from snapimpute.penalties import ByColumn, CellPenalty, DiscretePenalty
+from snapimpute.penalties import DiscretePenalty
 from snapimpute.problem import Problem
 
 SWEEPS, SMALL = 60, 1e-7
@@ -94,7 +94,7 @@ class OffsetModel:
 
 def shrinkage(problem: Problem, x: LowRank) -> Array:
     """w, how strongly a fit draws each coordinate of a row to 0."""
-    z = problem.gradient_step(x, problem.at_observed(x), 1.0)
+    z = problem.smooth.gradient_step(x, problem.at_observed(x), 1.0)
     before = np.einsum("ik,ik->k", x.U, z.matmat(x.V))
     shrink: Array = np.maximum(before - x.s, 0.0) / np.maximum(x.s, 1e-300)
     return shrink
@@ -132,7 +132,7 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
     length, going, step, before = np.ones(m), np.ones(m, dtype=bool), C, np.zeros(m)
     for _ in range(SWEEPS):
         x = LowRank(C, np.ones(rank), V)
-        slope = problem.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
+        slope = problem.smooth.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
         after = np.einsum("ik,ik->i", slope, step)
         fall = np.maximum(before - after, before / LONGER)
         length = np.minimum(length * np.divide(before, fall, out=np.full(m, LONGER), where=fall > 0), 1.0)
@@ -154,8 +154,6 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
 def curvatures(penalty: DiscretePenalty | None, columns: int) -> Array:
     """Average curvature that a discrete penalty adds to the objective at an unobserved cell of each column."""
     out = np.zeros(columns)
-    groups = penalty.groups() if isinstance(penalty, ByColumn) else [(penalty, np.arange(columns))]
-    for one, cols in groups:
-        if isinstance(one, CellPenalty):
-            out[cols] = np.clip(1 - one.line(1.0).slope, 0.0, 1.0)
+    for one, cols in [] if penalty is None else penalty.groups(columns):
+        out[cols] = 0.0 if one is None else one.curvature()
     return out

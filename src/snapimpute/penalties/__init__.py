@@ -1,9 +1,21 @@
 """Penalties: spectral ones act on singular values, discrete ones on unobserved entries."""
 
+from snapimpute.penalties.annealed import AnnealedPenalty, MajorisedPenalty
+from snapimpute.penalties.base import (
+    CellPenalty,
+    DiscretePenalty,
+    Group,
+    HiddenCells,
+    JointPenalty,
+    Line,
+    Moments,
+    Split,
+    Total,
+)
 from snapimpute.penalties.columns import ByColumn
-from snapimpute.penalties.discrete import L0, L1, CellPenalty, ComposedL1, DiscretePenalty, Line, Ridge
+from snapimpute.penalties.discrete import L0, L1, ComposedL1, Ridge
 from snapimpute.penalties.maps import CellMap
-from snapimpute.penalties.norm import L2, Moments
+from snapimpute.penalties.norm import L2
 from snapimpute.penalties.spectral import (
     MCP,
     SCAD,
@@ -15,7 +27,7 @@ from snapimpute.penalties.spectral import (
     TruncatedNuclear,
     lam_at_threshold,
 )
-from snapimpute.penalties.tabulated import FractionalL0, Lp, widest
+from snapimpute.penalties.tabulated import FractionalL0, Lp
 
 SPECTRAL: dict[str, type[SpectralPenalty]] = {
     p.name: p for p in (Nuclear, LogSum, CappedL1, TruncatedNuclear, MCP, SCAD, Rank)
@@ -33,6 +45,7 @@ __all__ = [
     "MCP",
     "SCAD",
     "SPECTRAL",
+    "AnnealedPenalty",
     "ByColumn",
     "CappedL1",
     "CellMap",
@@ -40,15 +53,20 @@ __all__ = [
     "ComposedL1",
     "DiscretePenalty",
     "FractionalL0",
+    "Group",
+    "HiddenCells",
+    "JointPenalty",
     "Line",
     "LogSum",
     "Lp",
+    "MajorisedPenalty",
     "Moments",
     "Nuclear",
     "Rank",
     "Ridge",
     "SpectralPenalty",
+    "Split",
+    "Total",
     "TruncatedNuclear",
     "lam_at_threshold",
-    "widest",
 ]

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
-from snapimpute.base.types import Array, Index
+from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
-from snapimpute.penalties.discrete import DiscretePenalty
+from snapimpute.penalties.base import DiscretePenalty, Group
 
 
 @stored("penalty by-column", "penalties", "which")
@@ -68,10 +68,12 @@ class ByColumn(DiscretePenalty):
         parts = [f"{cols.size} column{'s' * (cols.size != 1)} {penalty!r}" for penalty, cols in self.groups()]
         return f"ByColumn({', '.join(parts)})"
 
-    def groups(self) -> list[tuple[DiscretePenalty | None, Index]]:
-        """Each penalty that is used, with its columns."""
-        found = [(penalty, np.flatnonzero(self.which == i)) for i, penalty in enumerate(self.penalties)]
-        return [(penalty, cols) for penalty, cols in found if cols.size]
+    def groups(self, columns: int | None = None) -> list[Group]:
+        """Each penalty that is used, with its columns; a table with another number of columns is refused."""
+        if columns not in (None, self.which.size):
+            raise ValueError(f"{self.which.size} columns have a penalty, but the table has {columns}")
+        found = [Group(penalty, np.flatnonzero(self.which == i)) for i, penalty in enumerate(self.penalties)]
+        return [group for group in found if group.cols.size]
 
     @property
     def _used(self) -> list[DiscretePenalty]:

@@ -1,15 +1,12 @@
 """Discrete penalties: what it costs an unobserved entry to lie off the alphabet.
 
 Most are a function of one real variable, summed over the entries that were not
-observed (`CellPenalty`); `L2` alone is not. ξ lives inside the penalty.
+observed; `L2` alone is not. ξ lives inside the penalty.
 `prox(y, step)` is the minimiser over u of ``step·penalty(u) + ½‖u − y‖²`` and
 `envelope(y, step)` the minimum.
 """
 
 from __future__ import annotations
-
-from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,117 +15,8 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.penalties.base import CellPenalty, Line, fitted_line
 from snapimpute.penalties.maps import CellMap
-
-Kind = Literal["value", "prox", "envelope", "landing"]
-
-LINE_POINTS = 2001
-"""At which a prox is compared with the line that is split off."""
-
-
-class Line(NamedTuple):
-    """x ↦ slope·x + shift."""
-
-    slope: float
-    shift: float
-
-
-class DiscretePenalty(ABC):
-    """What it costs unobserved entries to lie where they lie, ξ included."""
-
-    name: ClassVar[str]
-    convex: bool
-    exact: bool = True
-    """Whether `prox` is the prox of `value`, so that objective (E) is what the recursion minimises."""
-
-    xi: float
-
-    @abstractmethod
-    def value(self, x: ArrayLike) -> Array:
-        """Penalty of every entry, or of all of them together where it is no sum over entries."""
-
-    @abstractmethod
-    def prox(self, x: ArrayLike, step: float = 1.0) -> Array:
-        """Minimiser over u of ``step·penalty(u) + ½‖u − x‖²``."""
-
-    @abstractmethod
-    def envelope(self, x: ArrayLike, step: float = 1.0) -> Array:
-        """Minimum over u of ``step·penalty(u) + ½‖u − x‖²``."""
-
-
-class CellPenalty(DiscretePenalty):
-    """A penalty that is a sum over entries: a function of one real variable, known by its compiled forms.
-
-    A subclass supplies the value and the prox as in-place maps of flat arrays;
-    arrays of any shape and single numbers are served from them, as are the
-    tiles of the big operators, so that there is one implementation of each
-    formula. The envelope follows from the two.
-    """
-
-    @property
-    @abstractmethod
-    def least(self) -> float:
-        """Least value that an entry can cost, ξ included."""
-
-    @abstractmethod
-    def compiled_value(self, step: float) -> CellMap:
-        """Return the in-place map x ← step·penalty(x)."""
-
-    @abstractmethod
-    def compiled_prox(self, step: float) -> CellMap:
-        """Return the in-place map x ← argmin_u step·penalty(u) + ½ (u − x)²."""
-
-    def line(self, step: float) -> Line:
-        """The straight line that is split off the prox; see `compiled_remainder`."""
-        return Line(0.0, 0.0)
-
-    def compiled_remainder(self, step: float) -> CellMap | None:
-        """Return the in-place map x ← prox(x) − line(x); None if nothing remains.
-
-        The line of a low-rank matrix is of low rank, so that only the remainder,
-        which is small, has to be computed cell by cell: it may be in lower
-        precision, or on a sample of the cells.
-        """
-        prox, line = CellMap.of(self.compiled_prox(step)), self.line(step)
-        return prox if line == (0.0, 0.0) else CellMap("remainder", (prox, *line))
-
-    def compiled_envelope(self, step: float) -> CellMap:
-        """Return the in-place map x ← min_u step·penalty(u) + ½ (u − x)²."""
-        return CellMap("envelope", self._prox_and_value(step))
-
-    def compiled_landing(self, step: float) -> CellMap:
-        """Return the in-place map x ← step·penalty(prox(x))."""
-        return CellMap("landing", self._prox_and_value(step))
-
-    def _prox_and_value(self, step: float) -> tuple[CellMap, CellMap]:
-        return CellMap.of(self.compiled_prox(step)), CellMap.of(self.compiled_value(step))
-
-    def compiled(self, kind: Kind, step: float = 1.0) -> CellMap:
-        """Return the in-place map for ``kind``: the value, the prox, the envelope, or the value at the prox."""
-        build = {
-            "value": self.compiled_value,
-            "prox": self.compiled_prox,
-            "envelope": self.compiled_envelope,
-            "landing": self.compiled_landing,
-        }
-        return CellMap.of(build[kind](step))
-
-    def value(self, x: ArrayLike) -> Array:
-        """Penalty of every entry, ξ included."""
-        return self._apply("value", x, 1.0)
-
-    def prox(self, x: ArrayLike, step: float = 1.0) -> Array:
-        """Minimiser over u of ``step·penalty(u) + ½ (u − x)²``, entry by entry."""
-        return self._apply("prox", x, step)
-
-    def envelope(self, x: ArrayLike, step: float = 1.0) -> Array:
-        """Minimum over u of ``step·penalty(u) + ½ (u − x)²``, entry by entry."""
-        return self._apply("envelope", x, step)
-
-    def _apply(self, kind: Kind, x: ArrayLike, step: float) -> Array:
-        out = np.array(x, dtype=np.float64, order="C")
-        self.compiled(kind, check_step(step))(out.reshape(-1))
-        return out
 
 
 class Weighted:
@@ -163,22 +51,10 @@ class Weighted:
         return step * self.xi * self.weights
 
 
-def fitted_line(penalty: CellPenalty, alphabet: Alphabet, step: float) -> Line:
-    """The line of least squares to the prox, from half a gap below the alphabet to half a gap above."""
-    symbols = alphabet.symbols
-    margin = 0.5 * float(np.diff(symbols).mean()) if symbols.size > 1 else 1.0
-    y = np.linspace(symbols[0] - margin, symbols[-1] + margin, LINE_POINTS)
-    u, middle = penalty.prox(y, step), float(y.mean())
-    slope = float((y - middle) @ u / ((y - middle) @ (y - middle)))
-    return Line(slope, float(u.mean()) - slope * middle)
-
-
 class SymbolPenalty(Weighted, CellPenalty):
     """A penalty of single entries with an alphabet and weights; parameters as in `Weighted`."""
 
-    def line(self, step: float) -> Line:
-        """Fitted to the prox over the alphabet."""
-        return fitted_line(self, self.alphabet, step)
+    alphabet: Alphabet
 
 
 @stored("penalty l1", "alphabet", "xi", "weights")
@@ -312,6 +188,7 @@ class ComposedL1(CellPenalty):
     name = "l1-composed"
     convex = True
     exact = False
+    alphabet: Alphabet
 
     def __init__(self, alphabet: AlphabetLike, xi: float) -> None:
         self.alphabet = Alphabet.of(alphabet)
@@ -404,13 +281,6 @@ class Ridge(CellPenalty):
     def compiled_remainder(self, step: float) -> None:
         """Nothing remains."""
         return
-
-
-def check_step(step: float) -> float:
-    """A finite step above 0."""
-    if not 0 < step < np.inf:
-        raise ArgumentError.must("step", step, "be a finite number above 0")
-    return float(step)
 
 
 def check_strength(xi: float) -> float:

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
-from snapimpute.penalties.discrete import DiscretePenalty, Weighted, check_step
-
-
-@dataclass(frozen=True)
-class Moments:
-    """All that `L2` needs to know of a vector: how many entries, their sum, and the sum of their squares."""
-
-    count: int
-    total: float
-    squares: float
-
-    @classmethod
-    def of(cls, x: Array) -> Moments:
-        """Those of an array."""
-        return cls(x.size, float(x.sum()), float(np.sum(x * x)))
-
-    @property
-    def place(self) -> Array:
-        """(√N·mean, ‖x − mean‖): where x lies in the plane of the constant vector and its own remainder."""
-        along = self.total / math.sqrt(self.count)
-        return np.array([along, math.sqrt(max(self.squares - along**2, 0.0))])
+from snapimpute.data.alphabet import Alphabet
+from snapimpute.penalties.base import HiddenCells, JointPenalty, Line, Moments, Split, Total, check_step
+from snapimpute.penalties.discrete import Weighted
 
 
 @stored("penalty l2", "alphabet", "xi", "weights")
-class L2(Weighted, DiscretePenalty):
+class L2(Weighted, JointPenalty):
     """ξ Σ_k w_k ‖x − a_k 1‖₂ over all unobserved entries together: the paper's regulariser with p = 2.
 
     The prox is αx + β1. x − a_k 1 has one part along the vector 1 and one along
@@ -59,6 +40,7 @@ class L2(Weighted, DiscretePenalty):
 
     name = "l2"
     convex = True
+    alphabet: Alphabet
 
     def value(self, x: ArrayLike) -> Array:
         """ξ Σ_k w_k ‖x − a_k 1‖₂, one number for the whole array."""
@@ -79,6 +61,17 @@ class L2(Weighted, DiscretePenalty):
         symbols = self.alphabet.symbols
         costs = np.abs(symbols[:, None] - symbols) @ self.weights
         return self.xi * math.sqrt(count) * float(costs.min())
+
+    def total(self, cells: HiddenCells, kind: Total, step: float) -> float:
+        """``step·penalty`` of the cells, its envelope, or its value at the prox, by moments."""
+        moments = cells.moments()
+        if kind == "value":
+            return step * self.value_of(moments)
+        return self.envelope_of(moments, step) if kind == "envelope" else self.landing_of(moments, step)
+
+    def split(self, cells: HiddenCells, step: float) -> Split:
+        """The prox is a line."""
+        return Split(Line(*self.shrinkage(cells.moments(), step)), None)
 
     # ---------------------------------------------------------------- by moments
     def value_of(self, moments: Moments) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,9 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import AlphabetLike
 from snapimpute.penalties import _kernels as kernels
 from snapimpute.penalties._table import Family, Table, tabulated_prox
-from snapimpute.penalties.discrete import SymbolPenalty, check_step
+from snapimpute.penalties.annealed import MajorisedPenalty
+from snapimpute.penalties.base import check_step
+from snapimpute.penalties.discrete import SymbolPenalty
 from snapimpute.penalties.maps import CellMap
 
 
@@ -57,7 +59,7 @@ def _table(symbols: tuple[float, ...], pulls: tuple[float, ...], shape: float, p
 
 
 @stored("penalty l0-fractional", "alphabet", "xi", "alpha", "weights")
-class FractionalL0(TabulatedPenalty):
+class FractionalL0(TabulatedPenalty, MajorisedPenalty):
     """ξ Σ_k w_k d²/(d² + α), d = x − a_k: the ℓ0 made smooth, as in the sequel of the paper (arXiv 2405.02101).
 
     It tends to `L0` as α → 0, and to ξ/α times a sum of squares for large α.
@@ -90,9 +92,9 @@ class FractionalL0(TabulatedPenalty):
     def _shape(self) -> dict[str, float]:
         return {"alpha": self.alpha}
 
-    def with_alpha(self, alpha: float) -> FractionalL0:
+    def with_alpha(self, alpha: float) -> Self:
         """Return the same penalty at another α."""
-        return FractionalL0(self.alphabet, self.xi, alpha, self.weights)
+        return type(self)(self.alphabet, self.xi, alpha, self.weights)
 
     @property
     def least(self) -> float:
@@ -118,6 +120,20 @@ class FractionalL0(TabulatedPenalty):
         """Σ_k over the symbols."""
         return CellMap("fractional-value", (self.alphabet.symbols, self.pulls(step), self.alpha))
 
+    @property
+    def widest(self) -> float:
+        """The α that annealing begins with: the squared largest distance between neighbouring symbols."""
+        return float(np.diff(self.alphabet.symbols).max(initial=0.0)) ** 2
+
+    def slope(self, x: ArrayLike) -> Array:
+        """ξ Σ_k w_k 2αd/(d² + α)², entry by entry."""
+        at = np.asarray(x, dtype=np.float64)
+        out = np.zeros_like(at)
+        for a, w in zip(self.alphabet, self.weights, strict=True):
+            d = at - a
+            out += 2 * w * self.alpha * d / (d * d + self.alpha) ** 2
+        return self.xi * out
+
     def majorised(self, x: ArrayLike, anchor: ArrayLike, step: float = 1.0) -> Array:
         """(x + 2ξ Σ b_k² a_k)/(1 + 2ξ Σ b_k²), b_k = √α/((anchor − a_k)² + α): one step down from the anchor.
 
@@ -130,11 +146,6 @@ class FractionalL0(TabulatedPenalty):
         pulls = self.pulls(check_step(step))
         kernels.fractional_majorised(out.reshape(-1), at.reshape(-1), self.alphabet.symbols, pulls, self.alpha)
         return out
-
-
-def widest(penalty: FractionalL0) -> float:
-    """The α that annealing begins with: the squared largest distance between neighbouring symbols."""
-    return float(np.diff(penalty.alphabet.symbols).max(initial=0.0)) ** 2
 
 
 @stored("penalty lp", "alphabet", "xi", "p", "weights")

@@ -23,12 +23,12 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.linalg import LowRank, MatrixOperator, Scaled, Sum, sparse
-from snapimpute.linalg.backend import EXACT, Accuracy, Backend
-from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.problem.discreteness import DiscreteTerm, Total
+from snapimpute.linalg import LowRank
+from snapimpute.linalg.backend import Backend
+from snapimpute.penalties import DiscretePenalty, SpectralPenalty, Total
+from snapimpute.problem.discreteness import ALL_CELLS, Coverage
 from snapimpute.problem.losses import Loss, Squares
-from snapimpute.problem.sampling import SampledTerm, Sampler
+from snapimpute.problem.smooth import SmoothPart
 
 SQUARES = Squares()
 
@@ -85,7 +85,6 @@ class Problem:
     discrete: DiscretePenalty | None = None
     offsets: LowRank | None = None
     loss: Loss = SQUARES
-    sampler: Sampler | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         _check_kind("observations", self.observations, Observations)
@@ -97,22 +96,18 @@ class Problem:
             if self.offsets.shape != self.shape:
                 raise ValueError(f"offsets have shape {self.offsets.shape}, the observations {self.shape}")
         _check_kind("loss", self.loss, Loss)
-        if self._term is not None:
-            _ = self._term.parts  # a table with other columns is refused at once
+        if self.smooth.term is not None:
+            _ = self.smooth.term.parts  # a penalty of another table, or without what it needs, is refused at once
+
+    @cached_property
+    def smooth(self) -> SmoothPart:
+        """The smooth part of (E): everything but the spectral penalty."""
+        return SmoothPart(self.observations, self.discrete, self.offsets, self.loss)
 
     @property
     def shape(self) -> tuple[int, int]:
         """(m, n)."""
         return self.observations.shape
-
-    @cached_property
-    def _term(self) -> DiscreteTerm | None:
-        """The discrete term, if there is one with ξ > 0."""
-        if self.discrete is None or not self.is_discrete:
-            return None
-        if self.sampler is not None:
-            return SampledTerm(self.discrete, self.observations, self.sampler)
-        return DiscreteTerm(self.discrete, self.observations)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -152,81 +147,29 @@ class Problem:
         """Whether every term is convex."""
         return self.spectral.convex and not self.jumps
 
-    @cached_property
+    # ---------------------------------------------------------------- matrices on the observed cells
+    @property
     def targets(self) -> Array:
         """O − B on the observed cells."""
-        return self.observations.values - self._offset_entries
-
-    @cached_property
-    def _offset_entries(self) -> Array:
-        if self.offsets is None:
-            return np.zeros_like(self.observations.values)
-        return self.at_observed(self.offsets)
-
-    @cached_property
-    def _goal(self) -> Array:
-        """What the loss compares X with: O − B under least squares, else O itself, and X + B with it."""
-        return self.targets if isinstance(self.loss, Squares) else self.observations.values
-
-    @cached_property
-    def _base(self) -> Array | float:
-        """What is added to X for that."""
-        return 0.0 if isinstance(self.loss, Squares) or self.offsets is None else self._offset_entries
-
-    def fit(self, x_observed: Array) -> float:
-        """The loss on Ω."""
-        return self.loss.value(x_observed + self._base, self._goal)
-
-    def fit_gradient(self, x_observed: Array) -> Array:
-        """Its gradient on Ω."""
-        gradient = self.loss.gradient(x_observed + self._base, self._goal)
-        return gradient.astype(self.dtype, copy=False)
-
-    @cached_property
-    def scale(self) -> float:
-        """The size of the data as solvers feel it, ‖∇loss(0)‖: under least squares ‖P_Ω(O − B)‖."""
-        return float(np.linalg.norm(self.fit_gradient(np.zeros_like(self.observations.values))))
+        return self.smooth.targets
 
     def at_observed(self, x: LowRank) -> Array:
         """P_Ω(X), in the stored order of the observations."""
-        return x.entries(self.observations.rows, self.observations.cols)
+        return self.smooth.at_observed(x)
 
     def with_offsets(self, x: LowRank) -> LowRank:
         """X + B."""
-        return x if self.offsets is None else LowRank.combine([1.0, 1.0], [x, self.offsets])
-
-    # ---------------------------------------------------------------- samples
-    def begin(self, iteration: int) -> None:
-        """Say that an iteration begins: a sampled term draws other cells then."""
-        if self.sampler is not None:
-            self.sampler.begin(iteration)
-
-    def watch(self, terms: Terms) -> None:
-        """Show the terms of an iterate to whoever guards a sampled term against divergence."""
-        if self.sampler is not None:
-            self.sampler.watch(terms.objective)
-
-    def columns(self) -> dict[str, float]:
-        """Further columns of the history."""
-        return {} if self.sampler is None else self.sampler.columns()
-
-    def settled(self, change: float) -> bool:
-        """Whether the relative change of iterates is but the noise of a sampled term by now."""
-        return self.sampler is not None and self.sampler.settled(change)
-
-    @property
-    def noise(self) -> float:
-        """Norm of the noise in the last gradient; 0 unless the discrete term is sampled."""
-        return 0.0 if self.sampler is None else self.sampler.noise
-
-    @property
-    def slack(self) -> float:
-        """By how much an objective may exceed a bound and still keep to it; 0 unless the discrete term is sampled."""
-        return 0.0 if self.sampler is None else self.sampler.slack
+        return self.smooth.with_offsets(x)
 
     # ---------------------------------------------------------------- objectives
     def terms(
-        self, x: LowRank, x_observed: Array | None = None, objective: ObjectiveName = "E", *, gamma: float = 1.0
+        self,
+        x: LowRank,
+        x_observed: Array | None = None,
+        objective: ObjectiveName = "E",
+        *,
+        gamma: float = 1.0,
+        coverage: Coverage = ALL_CELLS,
     ) -> Terms:
         """Evaluate the three terms at X; one pass over all cells if the problem is discrete.
 
@@ -239,13 +182,19 @@ class Problem:
         objective : {"E", "P"}
             Whether the discrete term is its envelope or itself.
         gamma : float
-            Of the envelope; 1 is the one that the recursion minimises.
+            Step of the envelope; 1 is the one that the recursion minimises.
+        coverage : Coverage
+            Cells on which the discrete term is computed: all of them, or the sample of a run.
         """
         if objective not in ("E", "P"):
             raise ArgumentError.must("objective", objective, 'be "E" or "P"')
         observed = self.at_observed(x) if x_observed is None else x_observed
-        fit = self.fit(observed)
-        return Terms(fit, self.spectral.value(x.s), self._discrete_value(x, observed, objective, gamma))
+        return self._terms(x, observed, "envelope" if objective == "E" else "value", gamma, coverage)
+
+    def _terms(self, x: LowRank, observed: Array, kind: Total, gamma: float, coverage: Coverage) -> Terms:
+        fit = self.smooth.fit(observed)
+        discrete = self.smooth.discrete_total(x, observed, kind, gamma, coverage)
+        return Terms(fit, self.spectral.value(x.s), discrete)
 
     def objective(self, x: LowRank, objective: ObjectiveName = "E") -> float:
         """Evaluate (E) or (P) at X."""
@@ -253,78 +202,7 @@ class Problem:
 
     def split_terms(self, x: LowRank, x_observed: Array, gamma: float) -> Terms:
         """The terms of (P) at a pair: fit and rank of X, the discrete term of U = prox_γξr(X)."""
-        landing = self._discrete_total(x, x_observed, "landing", gamma)
-        return Terms(self.fit(x_observed), self.spectral.value(x.s), landing)
-
-    def _discrete_value(self, x: LowRank, observed: Array, objective: ObjectiveName, gamma: float) -> float:
-        return self._discrete_total(x, observed, "envelope" if objective == "E" else "value", gamma)
-
-    def _discrete_total(self, x: LowRank, observed: Array, kind: Total, gamma: float) -> float:
-        if self._term is None:
-            return 0.0
-        return self._term.total(self.with_offsets(x), observed + self._offset_entries, kind, gamma)
-
-    @property
-    def least_discrete(self) -> float:
-        """The least value of the discrete term over all matrices."""
-        return 0.0 if self._term is None else self._term.least
-
-    # ---------------------------------------------------------------- the smooth part of (E)
-    def imputed(self, y: LowRank, y_observed: Array) -> MatrixOperator:
-        """P_Ω(O) + P_Ωᶜ(prox_ξr(Y)), the matrix that the recursion thresholds; Eqs. (13b), (13c).
-
-        It is Y minus the gradient of the smooth part of (E) at Y. With offsets,
-        everything is relative to them: prox(Y + B) − B.
-        """
-        return self.gradient_step(y, y_observed, 1.0)
-
-    def gradient_step(
-        self, y: LowRank, y_observed: Array, step: float, *, gamma: float = 1.0, accuracy: Accuracy = EXACT
-    ) -> MatrixOperator:
-        """Y minus ``step`` times the gradient at Y of the smooth part of (E), as good as ``need`` asks."""
-        if self._term is None:
-            return Sum((y, sparse(self.observations, -step * self.fit_gradient(y_observed))))
-        mapped, on_observed = self._term.prox(
-            self.with_offsets(y), y_observed + self._offset_entries, gamma, accuracy
-        )
-        # On Ωᶜ the gradient is (Y − prox(Y))/γ: a share of the prox, the rest of Y itself.
-        share = step / gamma
-        terms = [mapped if share == 1 else Scaled(share, mapped)]
-        if share != 1:
-            terms.append(LowRank.combine([1 - share], [y]))
-        if self.offsets is not None:
-            terms.append(LowRank.combine([-share], [self.offsets]))
-        return Sum((*terms, sparse(self.observations, self._correction(y_observed, on_observed, step, share))))
-
-    def _correction(self, y_observed: Array, on_observed: Array, step: float, share: float) -> Array:
-        """What has to be added on Ω, where the step is to lead to y − step·∇loss(y)."""
-        if step == share == 1 and isinstance(self.loss, Squares):
-            return self.observations.values - on_observed
-        wanted = y_observed - step * self.fit_gradient(y_observed)
-        change: Array = wanted - (1 - share) * y_observed - share * (on_observed - self._offset_entries)
-        return change
-
-    def curvature(self, x: LowRank, x_observed: Array, y: LowRank, y_observed: Array) -> float:
-        """h(X) − h(Y) − ⟨∇h(Y), X − Y⟩ for the smooth part h of (E), which is at most ½‖X − Y‖²."""
-        on_observed = self.loss.curvature(x_observed + self._base, y_observed + self._base, self._goal)
-        if self._term is None:
-            return on_observed
-        difference = LowRank.combine([1.0, -1.0], [x, y])
-        # ⟨∇h(Y), X − Y⟩ less its part on Ω, as ∇h(Y) = Y − imputed(Y)
-        slope = difference.inner(y) - difference.inner(self.imputed(y, y_observed))
-        slope -= float(self.fit_gradient(y_observed) @ (x_observed - y_observed))
-        envelopes = self._discrete_value(x, x_observed, "E", 1.0) - self._discrete_value(y, y_observed, "E", 1.0)
-        return on_observed + envelopes - slope
-
-    # ---------------------------------------------------------------- for methods that store the whole matrix
-    def prox_dense(self, x: Array, step: float) -> Array:
-        """prox_{step·ξr}(X + B) − B on Ωᶜ and X on Ω, for an array."""
-        if self._term is None:
-            return x.copy()
-        if self.offsets is None:
-            return self._term.prox_dense(x, step)
-        base = self.offsets.to_dense()
-        return self._term.prox_dense(x + base, step) - base
+        return self._terms(x, x_observed, "landing", gamma, ALL_CELLS)
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

@@ -33,8 +33,8 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank, MatrixOperator, Sample, Scaled, Sum, mapped, sampled_sum
 from snapimpute.linalg.backend import Accuracy
-from snapimpute.penalties import CellMap, CellPenalty
-from snapimpute.problem.discreteness import DiscreteTerm, Total, moments
+from snapimpute.penalties import CellMap, DiscretePenalty
+from snapimpute.problem.discreteness import Coverage, Part, moments
 
 WEIGHT = 0.2
 """Of the fresh sample in the average."""
@@ -100,10 +100,9 @@ def _room(allowed: float, past: float | None) -> float:
     return math.sqrt(rest) / WEIGHT
 
 
-@stored("sampler", "seed")
 @dataclass
-class Sampler:
-    """What is remembered from iteration to iteration.
+class Sampler(Coverage):
+    """A coverage by samples, and what a run remembers of them from iteration to iteration.
 
     Parameters
     ----------
@@ -210,6 +209,57 @@ class Sampler:
         self.noise = fresh if past_noise is None else math.hypot(WEIGHT * fresh, (1 - WEIGHT) * past_noise)
         return sample
 
+    # ---------------------------------------------------------------- estimates
+    def begin_total(self) -> None:
+        """Forget the error of the last sum."""
+        self.doubt = 0.0
+
+    def envelope(self, part: Part, x: LowRank, penalty: DiscretePenalty, step: float) -> float:
+        """Estimate Σ of the envelope over all cells of a part; `doubt` becomes its standard error."""
+        cost, line = penalty.compiled("envelope", step), penalty.line(step)
+        # The envelope has the derivative x − prox(x), so that its quadratic part is that of the line.
+        bend, shift = 0.5 * (1 - line.slope), line.shift
+        vertex = np.array([shift / (2 * bend) if bend > 0 else 0.0])
+        CellMap("less-parabola", (cost, bend, shift, 0.0))(vertex)
+        least = float(vertex[0])  # what is left varies about 0: it is the variation that a sample estimates badly
+        rest = CellMap("less-parabola", (cost, bend, shift, least))
+        sample = Sample.of(x.shape, self.fractions.get(part.number, 1), (self.seed, self.iteration, part.number, 1))
+        estimate, error = sampled_sum(x, rest, sample if sample.fraction > 1 else None)
+        self.doubt = math.hypot(self.doubt, error / step)
+        cells = moments(x)
+        smooth = bend * cells.squares - shift * cells.total + least * cells.count
+        return smooth + estimate
+
+    def remainder(
+        self, part: Part, x: LowRank, rest: CellMap, size: float, step: float, accuracy: Accuracy
+    ) -> MatrixOperator:
+        """Make the operator of what the line leaves of a prox, averaged over samples."""
+        i, (m, n) = part.number, x.shape
+        if accuracy.right is not None and PAST_COST * 2 * accuracy.right.shape[1] * (m + n) >= m * n:
+            self.take_all(i)
+            return super().remainder(part, x, rest, size, step, accuracy)
+        past, past_noise = self._past(part, rest, step, accuracy)
+        sample = self.sample_for(i, x.shape, part.known, size, accuracy.threshold, past_noise)
+        if sample.fraction == 1:
+            self.take_all(i)
+            return super().remainder(part, x, rest, size, step, accuracy)
+        drawn = Drawn(self.iteration, step, x, sample, past, self.noise, past_noise)
+        if accuracy.right is not None:
+            self.drawn[i] = drawn
+        return drawn.total(rest)
+
+    def _past(
+        self, part: Part, rest: CellMap, step: float, accuracy: Accuracy
+    ) -> tuple[LowRank | None, float | None]:
+        """Return what is kept of the averages before this iteration, and the noise in it."""
+        last = self.drawn.get(part.number)
+        if last is None or accuracy.left is None or accuracy.right is None or last.step != step:
+            return None, None
+        if last.iteration == self.iteration:
+            return last.past, last.past_noise
+        right = accuracy.right if part.cols is None else np.linalg.qr(accuracy.right[part.cols]).Q
+        return compressed(last.total(rest), accuracy.left, right), last.noise
+
     def take_all(self, i: int) -> None:
         """All cells of a part, without a past."""
         self.fractions[i], self.noise = 1, 0.0
@@ -224,67 +274,6 @@ class Sampler:
         """Take up what `memory` gave."""
         for name, value in memory.items():
             setattr(self, name, dict(value) if name in ("fractions", "drawn") else value)
-
-
-@dataclass(frozen=True, eq=False)
-class SampledTerm(DiscreteTerm):
-    """The discrete term, its prox and its envelope estimated on a sample."""
-
-    sampler: Sampler
-
-    def total(self, x: LowRank, on_observed: Array, kind: Total, step: float = 1.0) -> float:
-        """As `DiscreteTerm.total`; the envelope is an estimate, and `Sampler.doubt` its standard error."""
-        self.sampler.doubt = 0.0
-        return super().total(x, on_observed, kind, step)
-
-    def _part_total(self, i: int, x: LowRank, seen: Array, kind: Total, step: float) -> float:
-        penalty = self.parts[i].penalty
-        if kind != "envelope" or not isinstance(penalty, CellPenalty):
-            return super()._part_total(i, x, seen, kind, step)
-        cost, line = penalty.compiled("envelope", step), penalty.line(step)
-        # The envelope has the derivative x − prox(x), so that its quadratic part is that of the line.
-        bend, shift = 0.5 * (1 - line.slope), line.shift
-        vertex = np.array([shift / (2 * bend) if bend > 0 else 0.0])
-        CellMap("less-parabola", (cost, bend, shift, 0.0))(vertex)
-        least = float(vertex[0])  # what is left varies about 0: it is the variation that a sample estimates badly
-        rest = CellMap("less-parabola", (cost, bend, shift, least))
-        fraction = self.sampler.fractions.get(i, 1)
-        sample = Sample.of(x.shape, fraction, (self.sampler.seed, self.sampler.iteration, i, 1))
-        estimate, error = sampled_sum(x, rest, sample if sample.fraction > 1 else None)
-        self.sampler.doubt = math.hypot(self.sampler.doubt, error / step)
-        cost(seen)
-        cells = moments(x)
-        smooth = bend * cells.squares - shift * cells.total + least * cells.count
-        return smooth + estimate - float(seen.sum(dtype=np.float64))
-
-    def _remainder(
-        self, i: int, x: LowRank, rest: CellMap, size: float, step: float, accuracy: Accuracy
-    ) -> MatrixOperator:
-        sampler, observed, (m, n) = self.sampler, self.parts[i].observed, x.shape
-        if accuracy.right is not None and PAST_COST * 2 * accuracy.right.shape[1] * (m + n) >= m * n:
-            sampler.take_all(i)
-            return super()._remainder(i, x, rest, size, step, accuracy)
-        count = len(self.observations) if observed is None else observed.size
-        past, past_noise = self._past(i, rest, step, accuracy)
-        sample = sampler.sample_for(i, x.shape, count, size, accuracy.threshold, past_noise)
-        if sample.fraction == 1:
-            sampler.take_all(i)
-            return super()._remainder(i, x, rest, size, step, accuracy)
-        drawn = Drawn(sampler.iteration, step, x, sample, past, sampler.noise, past_noise)
-        if accuracy.right is not None:
-            sampler.drawn[i] = drawn
-        return drawn.total(rest)
-
-    def _past(self, i: int, rest: CellMap, step: float, accuracy: Accuracy) -> tuple[LowRank | None, float | None]:
-        """What is kept of the averages before this iteration, and the noise in it."""
-        last = self.sampler.drawn.get(i)
-        if last is None or accuracy.left is None or accuracy.right is None or last.step != step:
-            return None, None
-        if last.iteration == self.sampler.iteration:
-            return last.past, last.past_noise
-        cols = self.parts[i].cols
-        right = accuracy.right if cols is None else np.linalg.qr(accuracy.right[cols]).Q
-        return compressed(last.total(rest), accuracy.left, right), last.noise
 
 
 def compressed(operator: MatrixOperator, left: Array, right: Array) -> LowRank:

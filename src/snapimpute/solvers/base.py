@@ -13,7 +13,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import SPECTRAL
-from snapimpute.problem import ObjectiveName, Problem, Terms
+from snapimpute.problem import ALL_CELLS, Coverage, ObjectiveName, Problem, Terms
 from snapimpute.problem.losses import Squares
 
 ANY_SPECTRAL = tuple(SPECTRAL)
@@ -74,10 +74,11 @@ S = TypeVar("S", bound=State)
 
 @dataclass(frozen=True)
 class Context:
-    """Limits that `solve` sets for every step, and the source of randomness."""
+    """Limits that `solve` sets for every step, the source of randomness, and the cells that a step computes."""
 
     max_rank: int | None
     seed: int
+    coverage: Coverage = ALL_CELLS
 
     def rng(self, iteration: int) -> np.random.Generator:
         """Return the random numbers of one iteration; a resumed run draws the same ones."""
@@ -145,9 +146,11 @@ class Solver(ABC, Generic[S]):
         """Finish after the last iteration; most solvers have nothing to do."""
         return state
 
-    def terms(self, problem: Problem, state: S) -> Terms:
+    def terms(self, problem: Problem, state: S, context: Context) -> Terms:
         """Evaluate the terms of the objective."""
-        return state.terms or problem.terms(state.x, state.x_observed, self.objective_name)
+        if state.terms is not None:
+            return state.terms
+        return problem.terms(state.x, state.x_observed, self.objective_name, coverage=context.coverage)
 
     def merit(self, state: S, terms: Terms) -> float:
         """Return the number by which iterates are compared: the objective, unless iterates are infeasible."""

@@ -94,7 +94,7 @@ def certify(problem: Problem, x: LowRank, *, random_state: int = 0) -> Certifica
     _check_convex(problem)
     lam, observed = problem.spectral.lam, problem.at_observed(x)
     terms = problem.terms(x, observed)
-    gradient = Sum((x, Scaled(-1.0, problem.imputed(x, observed))))
+    gradient = Sum((x, Scaled(-1.0, problem.smooth.imputed(x, observed))))
     rng = np.random.default_rng(random_state)
     svd = partial_svd(gradient, 1, tol=ACCURACY * lam, rng=rng)
     norm = float(svd.x.s[0]) + svd.residual
@@ -104,7 +104,7 @@ def certify(problem: Problem, x: LowRank, *, random_state: int = 0) -> Certifica
     bound = -alpha * float(residual @ problem.targets) - alpha**2 * terms.fit
     if problem.is_discrete:
         slope = x.inner(gradient) - float(residual @ observed)
-        bound += alpha * (terms.discrete - slope) + (1 - alpha) * problem.least_discrete
+        bound += alpha * (terms.discrete - slope) + (1 - alpha) * problem.smooth.least_discrete
     return Certificate(terms.objective, bound, norm / lam)
 
 

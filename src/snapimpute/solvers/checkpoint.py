@@ -43,7 +43,7 @@ from snapimpute.solvers.proximal.gradient import Limit, Move, Point
 from snapimpute.solvers.registry import SOLVERS
 from snapimpute.solvers.serialise import Decoder, Encoder, Known, Tensors, digest, known_by_name, name_of
 
-FORMAT, FORMAT_VERSION = "snapimpute checkpoint", 2
+FORMAT, FORMAT_VERSION = "snapimpute checkpoint", 3
 """What a file calls itself; the second changes whenever older files cannot be read any more."""
 
 MAX_TEXT = 90_000_000

@@ -23,7 +23,7 @@ from snapimpute.linalg import LowRank, MappedLowRank, Sample, Sparse, sampled_su
 from snapimpute.linalg.backend import Backend
 from snapimpute.linalg.svd import orthonormal
 from snapimpute.linalg.tiled import MAP_COST, TILE_ROWS, WORTH_SINGLE
-from snapimpute.penalties import ByColumn, CellPenalty
+from snapimpute.penalties import DiscretePenalty
 from snapimpute.problem import Problem
 from snapimpute.problem.sampling import NOISE, Sampler
 from snapimpute.solvers._workload import ITERATION_COSTS, STREAMS, TYPICAL, Case, Parts, Work
@@ -175,7 +175,8 @@ def _case(problem: Problem, solver: Solver[Any], rank: int, itemsize: int, sampl
     steps = isinstance(solver, ProximalSolver) or solver.name in ITERATION_COSTS
     kind = "dense" if isinstance(solver, DenseSolver) else "steps" if steps else "other"
     habit, discrete = ITERATION_COSTS.get(solver.name, TYPICAL), problem.discrete
-    habit = habit._replace(more=habit.more + isinstance(discrete, ByColumn))  # positions of the entries of a group
+    grouped = discrete is not None and len(discrete.groups(problem.shape[1])) > 1
+    habit = habit._replace(more=habit.more + grouped)  # positions of the entries of a group
     (m, n), penalties, observations = problem.shape, _tiled(problem), problem.observations
     single = sampled or (discrete is not None and discrete.convex and m * n >= WORTH_SINGLE)
     offsets, fraction = (problem.offsets.rank if problem.offsets else 0), (_fraction(problem) if sampled else 1)
@@ -184,13 +185,12 @@ def _case(problem: Problem, solver: Solver[Any], rank: int, itemsize: int, sampl
     return Case(*sizes, *term, observations.values.itemsize, 4 if single else itemsize, thread_count())
 
 
-def _tiled(problem: Problem) -> list[tuple[int, CellPenalty]]:
+def _tiled(problem: Problem) -> list[tuple[int, DiscretePenalty]]:
     """Count the columns to be computed cell by cell, by penalty; the most first."""
     if problem.discrete is None or not problem.is_discrete:
         return []
-    everything = [(problem.discrete, np.arange(problem.shape[1]))]
-    groups = problem.discrete.groups() if isinstance(problem.discrete, ByColumn) else everything
-    found = [(cols.size, penalty) for penalty, cols in groups if isinstance(penalty, CellPenalty)]
+    groups = problem.discrete.groups(problem.shape[1])
+    found = [(cols.size, penalty) for penalty, cols in groups if penalty is not None]
     return sorted((one for one in found if one[1].compiled_remainder(1.0) is not None), key=lambda one: -one[0])
 
 

@@ -17,7 +17,7 @@ from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.linalg import LowRank
 from snapimpute.linalg.backend import backend_of
-from snapimpute.problem import Problem
+from snapimpute.problem import ALL_CELLS, Coverage, Problem
 from snapimpute.problem.losses import Squares
 from snapimpute.problem.sampling import Sampler
 from snapimpute.solvers.base import Context, Solver, State
@@ -164,8 +164,6 @@ def run(
     if given is None:
         look_ahead(problem, picked.solver, options, backend)
     problem = problem.astype(dtype)
-    if options.alphabet_term == "sampled":
-        problem = replace(problem, sampler=Sampler(int(options.random_state)))
     keeper = None
     if checkpoint is not None:
         keeper = Checkpoint.of(checkpoint).begin(problem, picked.solver, options.lasting() | {"x0": x0}, backend)
@@ -232,7 +230,9 @@ class _Run:
         keeper: CheckpointFile | None = None,
     ) -> None:
         self.problem, self.solver, self.options, self.callback = problem, solver, options, callback
-        self.context = Context(options.max_rank, int(options.random_state))
+        seed = int(options.random_state)
+        self.coverage: Coverage = Sampler(seed) if options.alphabet_term == "sampled" else ALL_CELLS
+        self.context = Context(options.max_rank, seed, self.coverage)
         self.history = History()
         self.seconds = 0.0
         self.best = np.inf
@@ -250,7 +250,7 @@ class _Run:
                 if state is not resumed:  # what was saved has taken its step and was not yet recorded
                     state = self._stepped(state)
                 resumed = None
-                settled = not state.pending and self.problem.settled(state.relative_change)
+                settled = not state.pending and self.coverage.settled(state.relative_change)
                 done = state.final or (tol > 0 and (state.measure <= tol or settled))
                 last = done or state.iteration >= self.options.max_iter
                 if last:
@@ -270,7 +270,7 @@ class _Run:
 
     def _stepped(self, state: State) -> State:
         """One iteration."""
-        self.problem.begin(state.iteration + 1)
+        self.coverage.begin(state.iteration + 1)
         after: State = self._timed(self.solver.step, state)
         if not (math.isfinite(after.size) and not math.isnan(after.certificate)):
             raise FloatingPointError("the iterate is not finite")
@@ -289,17 +289,14 @@ class _Run:
         self.history.rows = list(saved.rows)
         self.seconds, self.best, self.row = saved.seconds, saved.best, saved.row
         self.answer, self.extras = saved.answer, saved.extras
-        if self.problem.sampler is not None:
-            self.problem.sampler.remember(saved.memory["sampler"])
-        self.problem.begin(saved.state.iteration)
+        self.coverage.remember(saved.memory)
+        self.coverage.begin(saved.state.iteration)
         self.unsaved = saved
         return saved.state
 
     def _as_it_is(self, state: State) -> RunSnapshot:
         """The state after a step, and the rest as it was before the step was recorded."""
-        sampler = self.problem.sampler
-        memory = {} if sampler is None else {"sampler": sampler.memory()}
-        rows = list(self.history.rows)
+        rows, memory = list(self.history.rows), self.coverage.memory()
         return RunSnapshot(state, rows, self.seconds, self.best, self.row, self.answer, self.extras, memory=memory)
 
     def _save(self, *, done: bool = False) -> None:
@@ -344,17 +341,17 @@ class _Run:
         return finished
 
     def _described(self, state: State) -> dict[str, Any]:
-        own = self.solver.columns(state) | self.problem.columns()
+        own = self.solver.columns(state) | self.coverage.columns()
         return {"certificate": state.certificate, "rank": state.x.rank} | own
 
     def _evaluate(self, state: State, row: dict[str, Any]) -> None:
         with _quiet_overflow():
-            terms = self._guarded(lambda: self.solver.terms(self.problem, state))
+            terms = self._guarded(lambda: self.solver.terms(self.problem, state, self.context))
         if not np.isfinite(terms.objective):
             raise FloatingPointError("the objective is not finite")
         row |= {"objective": terms.objective, "fit": terms.fit}
         row |= {"spectral": terms.spectral, "discrete": terms.discrete}
-        self.problem.watch(terms)
+        self.coverage.watch(terms.objective)
         merit = self.solver.merit(state, terms)
         if merit <= self.best:
             self.best, self.answer, self.extras = merit, state.x, self.solver.extras(state)

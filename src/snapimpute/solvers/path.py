@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from snapimpute.linalg import LowRank
-from snapimpute.penalties import FractionalL0, widest
+from snapimpute.penalties import AnnealedPenalty
 from snapimpute.problem import Problem
 from snapimpute.solvers.base import Context, Solver
 from snapimpute.solvers.loop import Callback, run
@@ -115,13 +115,13 @@ def anneal(
     >>> [round(point.alpha, 3) for point in anneal(problem, steps=3)]
     [1.0, 0.1, 0.01]
     """
-    if not isinstance(problem.discrete, FractionalL0):
+    if not isinstance(problem.discrete, AnnealedPenalty):
         raise TypeError(f"only FractionalL0 has an α to bring down, got {problem.discrete!r}")
     check_count("steps", steps)
     if first is not None:
         check_positive("first", first, otherwise=", or None")
     last = problem.discrete.alpha
-    begin = max(widest(problem.discrete) if first is None else first, last)
+    begin = max(problem.discrete.widest if first is None else first, last)
     alphas = np.geomspace(begin, last, steps).tolist() if steps > 1 and begin > last else [last]
     fitted, x = FitOptions(**options), x0
     for alpha in alphas:

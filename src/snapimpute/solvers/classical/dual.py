@@ -145,7 +145,7 @@ class SVT(Solver[DualState]):
             subspace=svd.subspace,
         )
 
-    def terms(self, problem: Problem, state: DualState) -> Terms:
+    def terms(self, problem: Problem, state: DualState, context: Context) -> Terms:
         """Compute ‖X‖_* and the violation of the constraint."""
         return constrained_terms(problem, state.x, state.x_observed)
 

@@ -70,7 +70,7 @@ class SDP(Solver[State]):
             final=True,
         )
 
-    def terms(self, problem: Problem, state: State) -> Terms:
+    def terms(self, problem: Problem, state: State, context: Context) -> Terms:
         """Compute ‖X‖_* and the violation of the constraint."""
         return constrained_terms(problem, state.x, state.x_observed)
 

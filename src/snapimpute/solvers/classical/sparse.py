@@ -146,7 +146,7 @@ class LowRankSparse(Solver[SplitState]):
             subspace=svd.subspace,
         )
 
-    def terms(self, problem: Problem, state: SplitState) -> Terms:
+    def terms(self, problem: Problem, state: SplitState, context: Context) -> Terms:
         """Compute λ‖A‖_* + τ‖B‖₁, and the distance of P_Ω(A + B + rest) from P_Ω(O)."""
         left = problem.targets - state.x_observed - state.errors - state.rest
         value = problem.spectral.value(state.x.s) + state.weight * float(np.abs(state.errors).sum())

@@ -98,7 +98,7 @@ class ALS(Solver[ALSState]):
         problem: Problem, x: LowRank, observed: Array, fixed: Array, scale: Array, lam: float, *, transposed: bool
     ) -> LowRank:
         """Compute the new factor X*ᵀ·fixed·D(D² + λ)⁻¹; return its product with the fixed one as an SVD."""
-        imputed = problem.imputed(x, observed)
+        imputed = problem.smooth.imputed(x, observed)
         product = imputed.rmatmat(fixed) if transposed else imputed.matmat(fixed)
         weights = np.divide(scale**2, scale**2 + lam, out=np.zeros_like(scale), where=scale > 0)
         P, s, Qt = np.linalg.svd(product * weights, full_matrices=False)
@@ -107,7 +107,7 @@ class ALS(Solver[ALSState]):
 
     def finish(self, problem: Problem, state: ALSState, context: Context) -> ALSState:
         """Threshold the imputed matrix inside the right space found."""
-        product = problem.imputed(state.x, state.x_observed).matmat(state.x.V)
+        product = problem.smooth.imputed(state.x, state.x_observed).matmat(state.x.V)
         P, s, Qt = np.linalg.svd(product, full_matrices=False)
         s = problem.spectral.prox(s)
         x = LowRank(P, s, state.x.V @ Qt.T).truncated(int((s > 0).sum()))

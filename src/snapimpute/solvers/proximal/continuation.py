@@ -17,7 +17,7 @@ import numpy as np
 from snapimpute.base.files import stored
 from snapimpute.linalg import LowRank, partial_svd
 from snapimpute.penalties import SpectralPenalty, lam_at_threshold
-from snapimpute.problem import Problem
+from snapimpute.problem import Coverage, Problem
 from snapimpute.problem.losses import Squares
 from snapimpute.solvers.base import Context, SolverInfo
 from snapimpute.solvers.parameters import check_open
@@ -47,8 +47,8 @@ def first_penalty(problem: Problem, x0: LowRank, context: Context) -> SpectralPe
     """Return the penalty with the least λ at which a step from X = 0 stays; for a warm start the problem's own."""
     if x0.rank:
         return problem.spectral
-    operator = problem.imputed(x0, problem.at_observed(x0))
-    size = problem.scale
+    operator = problem.smooth.imputed(x0, problem.at_observed(x0), context.coverage)
+    size = problem.smooth.scale
     sigma = partial_svd(operator, 1, tol=1e-2 * size, rng=context.rng(0)).x.s
     lam = lam_at_threshold(problem.spectral.with_lam, float(sigma[0]))
     return problem.spectral.with_lam(max(lam, problem.spectral.lam))
@@ -71,7 +71,7 @@ class Continued(ProximalGradient):
         """Take the next λ, rounded to the final one when close."""
         if state.spectral.lam <= problem.spectral.lam:
             return problem.spectral
-        size = max(problem.scale, state.size)
+        size = max(problem.smooth.scale, state.size)
         return towards(problem.spectral, self.next_lam(state, problem.spectral.lam), size)
 
     @abstractmethod
@@ -219,8 +219,8 @@ class AISImpute(Continued):
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
         """Take a step with momentum, which restarts if the objective rose."""
         after = super().step(problem, state, context)
-        terms = problem.terms(after.x, after.x_observed)
-        rose = state.terms is not None and terms.objective > state.terms.objective + problem.slack
+        terms = problem.terms(after.x, after.x_observed, coverage=context.coverage)
+        rose = state.terms is not None and terms.objective > state.terms.objective + context.coverage.slack
         return replace(after, terms=terms, t=1.0 if rose else after.t)
 
 
@@ -279,19 +279,19 @@ class APGL(Continued):
             y = Point.combine([1 + beta, -beta], [state.point, state.before])
             limit = self.growth(problem, state)
             move = self.move(problem, y, state, context, spectral=spectral, step=1 / trial, limit=limit)
-            if trial >= 1 or self._holds(problem, move, y, trial):
+            if trial >= 1 or self._holds(problem, move, y, trial, context.coverage):
                 break
             trial = min(trial / self.shrink, 1.0)
         return replace(arrived(problem, state, move, t), lipschitz=trial)
 
     @staticmethod
-    def _holds(problem: Problem, move: Move, y: Point, lipschitz: float) -> bool:
+    def _holds(problem: Problem, move: Move, y: Point, lipschitz: float, coverage: Coverage) -> bool:
         # Except for plain least squares the curvature is a difference of sums: possible rounding counts against it.
         sums = problem.is_discrete or not isinstance(problem.loss, Squares)
         rounding = 50 * float(np.finfo(problem.dtype).eps)
         doubt = rounding * float(np.sum(problem.targets**2, dtype=np.float64)) if sums else 0.0
-        doubt += problem.slack + problem.noise * math.sqrt(move.to.x.rank) * move.length
-        return problem.curvature(*move.to, *y) + doubt <= 0.5 * lipschitz * move.length**2
+        doubt += coverage.slack + coverage.noise * math.sqrt(move.to.x.rank) * move.length
+        return problem.smooth.curvature(*move.to, *y, coverage) + doubt <= 0.5 * lipschitz * move.length**2
 
     def columns(self, state: MomentumState) -> dict[str, float]:
         """Return λ and the step length of the iteration."""

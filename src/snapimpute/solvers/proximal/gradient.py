@@ -2,7 +2,7 @@
 
 The smooth part of (E) is the fit on Ω plus the Moreau envelope of the discrete
 penalty on Ωᶜ; its gradient is 1-Lipschitz, and Y minus the gradient is
-`Problem.imputed`, so that a step of length 1 thresholds that matrix.
+`SmoothPart.imputed`, so that a step of length 1 thresholds that matrix.
 
 Each step solves its prox to a backward error of at most a fraction `accuracy`
 of the last ‖X − Y‖_F, measured by the partial SVD. With an error of norm ε
@@ -163,21 +163,21 @@ class ProximalSolver(Solver[P], Generic[P]):
         spectral = spectral or problem.spectral
         most = [r for r in (context.max_rank, None if limit is None else limit.rank + 1) if r is not None]
         above = spectral.threshold(step)
-        size = problem.scale
+        size = problem.smooth.scale
         # While ‖X − Y‖ is unknown, one singular value just above the threshold is the least that matters.
         scale = state.scale if np.isfinite(state.scale) else max(above, 1e-6 * size)
         tol = max(finer * self.accuracy * scale, (1e-12 if problem.dtype == np.float64 else 1e-6) * size)
         right = state.x.V if state.subspace is None and state.x.rank else state.subspace
         share = step / gamma  # weight of the prox in the step: its noise and its error count as much
         accuracy = Accuracy(ROUNDING * tol / share, above / share, state.x.U, right)
-        operator = problem.gradient_step(*y, step, gamma=gamma, accuracy=accuracy)
+        operator = problem.smooth.gradient_step(*y, step, gamma=gamma, accuracy=accuracy, coverage=context.coverage)
         svd = partial_svd(
             operator,
             state.x.rank,
             above=above,
             at_least=spectral.untouched,
             warm_start=state.subspace,
-            tol=max(tol, BELOW_NOISE * share * problem.noise),
+            tol=max(tol, BELOW_NOISE * share * context.coverage.noise),
             max_rank=min(most, default=None),
             max_passes=self.max_passes if finer == 1 else 60,
             rng=context.rng(state.iteration),

@@ -61,11 +61,11 @@ class Safeguarded(ProximalSolver[Q], Generic[Q]):
 
     def falling(self, problem: Problem, state: Q, context: Context) -> tuple[Move, Terms]:
         """Take a step from the iterate itself that does not raise the objective; if all fail, stay."""
-        before = problem.terms(state.x, state.x_observed) if state.terms is None else state.terms
+        before = state.terms or problem.terms(*state.point, coverage=context.coverage)
         for finer in FINER:
             move = self.move(problem, state.point, state, context, step=self.step_size, finer=finer)
-            terms = problem.terms(*move.to)
-            if terms.objective <= before.objective + problem.slack or not problem.exact:
+            terms = problem.terms(*move.to, coverage=context.coverage)
+            if terms.objective <= before.objective + context.coverage.slack or not problem.exact:
                 return move, terms
         return move.refused(state.point), before
 
@@ -132,7 +132,7 @@ class NMAPG(Safeguarded[MonitorState]):
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MonitorState:
         """Start at z = x = x₋ = x0, t₋ = 0, t = 1, q = 1, c = F(x0)."""
         begin = start(problem, x0, context)
-        terms = problem.terms(*begin.point)
+        terms = problem.terms(*begin.point, coverage=context.coverage)
         first = terms.objective
         return MonitorState.extending(begin, bound=first, z=begin.before, average=first, terms=terms)
 
@@ -141,8 +141,8 @@ class NMAPG(Safeguarded[MonitorState]):
         a, b = state.t_before / state.t, (state.t_before - 1) / state.t
         y = Point.combine([1 - a + b, a, -b], [state.point, state.z, state.before])
         move = self.move(problem, y, state, context, step=self.step_size)
-        z, terms = move.to, problem.terms(*move.to)
-        if terms.objective > state.average - self.delta * move.length**2 + problem.slack:
+        z, terms = move.to, problem.terms(*move.to, coverage=context.coverage)
+        if terms.objective > state.average - self.delta * move.length**2 + context.coverage.slack:
             plain, plain_terms = self.falling(problem, state, context)
             if plain_terms.objective <= terms.objective:
                 move, terms = plain, plain_terms
@@ -212,18 +212,21 @@ class NIAPG(Safeguarded[RecentState]):
     def init(self, problem: Problem, x0: LowRank, context: Context) -> RecentState:
         """Start at X_0 = X_{−1} = x0."""
         begin = start(problem, x0, context)
-        terms = problem.terms(*begin.point)
+        terms = problem.terms(*begin.point, coverage=context.coverage)
         return RecentState.extending(begin, bound=terms.objective, recent=(terms.objective,), terms=terms)
 
     def step(self, problem: Problem, state: RecentState, context: Context) -> RecentState:
         """Take a step from Y if F(Y) is low enough, else from X."""
-        k, bound = state.iteration + 1, max(state.recent) + problem.slack
+        k, bound = state.iteration + 1, max(state.recent) + context.coverage.slack
         beta = (k - 1) / (k + 2)
         y = Point.combine([1 + beta, -beta], [state.point, state.before])
         move = None
-        if beta > 0 and problem.terms(y.x.orthonormalised(), y.observed).objective <= bound:
+        if (
+            beta > 0
+            and problem.terms(y.x.orthonormalised(), y.observed, coverage=context.coverage).objective <= bound
+        ):
             move = self.move(problem, y, state, context, step=self.step_size)
-            terms = problem.terms(*move.to)
+            terms = problem.terms(*move.to, coverage=context.coverage)
         if move is None or (terms.objective > bound and problem.exact):
             move, terms = self.falling(problem, state, context)
         return RecentState.extending(
@@ -286,19 +289,19 @@ class FaNCL(Continued):
     def step(self, problem: Problem, state: MomentumState, context: Context) -> MomentumState:
         """Take a plain step that falls far enough; if all fail, stay."""
         stage, point = self.stage(problem, state), state.point
-        before = problem.terms(*point) if state.terms is None else state.terms
+        before = state.terms or problem.terms(*point, coverage=context.coverage)
         enough = (1 / self.step_size - 1) / 4
         limit = self.growth(problem, state)
         for finer in FINER:
             move = self.move(
                 problem, point, state, context, spectral=stage, step=self.step_size, finer=finer, limit=limit
             )
-            terms = problem.terms(*move.to)
+            terms = problem.terms(*move.to, coverage=context.coverage)
             old, new = (
                 replace(t, spectral=move.spectral.value(x.s)).objective
                 for t, x in ((before, point.x), (terms, move.to.x))
             )
-            if old - new >= enough * move.length**2 - problem.slack or not problem.exact:
+            if old - new >= enough * move.length**2 - context.coverage.slack or not problem.exact:
                 return replace(arrived(problem, state, move, state.t), terms=terms)
         return replace(
             arrived(problem, state, move.refused(point), state.t), terms=before, certificate=state.certificate

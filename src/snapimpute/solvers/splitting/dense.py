@@ -81,7 +81,7 @@ class DenseSolver(Solver[D], Generic[D]):
 
     def shrunk(self, problem: Problem, target: Array, step: float, state: D, context: Context) -> PartialSVD:
         """Compute prox_{step·λg}(target), and the backward error of its SVD."""
-        spectral, size = problem.spectral, problem.scale
+        spectral, size = problem.spectral, problem.smooth.scale
         above = spectral.threshold(step)
         scale = state.gap + state.change
         svd = partial_svd(
@@ -142,9 +142,9 @@ class DavisYin(DenseSolver[DenseState]):
         """Apply the three operators once."""
         seen = problem.observations.rows, problem.observations.cols
         Z = state.dense
-        A = problem.prox_dense(Z, self.gamma)
+        A = problem.smooth.prox_dense(Z, self.gamma)
         target = 2 * A - Z
-        target[seen] -= self.gamma * problem.fit_gradient(A[seen])
+        target[seen] -= self.gamma * problem.smooth.fit_gradient(A[seen])
         svd = self.shrunk(problem, target, self.gamma, state, context)
         B = svd.x.to_dense()
         gap = float(np.linalg.norm(B - A))
@@ -213,7 +213,7 @@ class ADMM(DenseSolver[ADMMState]):
         svd = self.shrunk(problem, state.dense - state.multiplier, 1 / self.rho, state, context)
         X = svd.x.to_dense()
         point = X + state.multiplier
-        U = problem.prox_dense(point, 1 / self.rho)
+        U = problem.smooth.prox_dense(point, 1 / self.rho)
         U[seen] = (problem.targets + self.rho * point[seen]) / (1 + self.rho)
         gap = float(np.linalg.norm(X - U))
         moved_by = float(np.linalg.norm(U - state.dense))

@@ -12,7 +12,7 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
 from snapimpute.base.types import Array
 from snapimpute.linalg import LowRank
-from snapimpute.penalties import FractionalL0, widest
+from snapimpute.penalties import MajorisedPenalty
 from snapimpute.problem import ObjectiveName, Problem, Terms
 from snapimpute.solvers.base import ANY_SPECTRAL, Context, SolverInfo
 from snapimpute.solvers.parameters import check_open
@@ -86,7 +86,7 @@ class MM(DenseSolver[MajorisedState]):
     @classmethod
     def objection(cls, problem: Problem) -> str | None:
         """Refuse what any dense solver refuses, and every penalty except the one with this majoriser."""
-        if not (isinstance(problem.discrete, FractionalL0) and problem.is_discrete):
+        if not (isinstance(problem.discrete, MajorisedPenalty) and problem.is_discrete):
             return f"needs the discrete penalty FractionalL0 with ξ > 0, not {problem.discrete!r}"
         return super().objection(problem)
 
@@ -97,16 +97,16 @@ class MM(DenseSolver[MajorisedState]):
 
     def init(self, problem: Problem, x0: LowRank, context: Context) -> MajorisedState:
         """Start at Z = x0."""
-        penalty = _fractional(problem)
+        penalty = _majorised(problem)
         x = x0.orthonormalised() if x0.rank else x0
-        alpha = max(widest(penalty) if self.first is None else self.first, penalty.alpha)
+        alpha = max(penalty.widest if self.first is None else self.first, penalty.alpha)
         start = dense_start(problem, x, _filled(problem, x))
         joint = self._joint(problem, x, start.x_observed, start.dense, penalty.with_alpha(alpha))
         return MajorisedState.extending(start, alpha=alpha, final_alpha=penalty.alpha, joint=joint)
 
     def step(self, problem: Problem, state: MajorisedState, context: Context) -> MajorisedState:
         """Update Z by the closed formula, then X."""
-        final = _fractional(problem)
+        final = _majorised(problem)
         alpha = max(self.fall * state.alpha, final.alpha) if state.iteration else state.alpha
         penalty = final.with_alpha(alpha)
         seen = problem.observations.rows, problem.observations.cols
@@ -115,7 +115,7 @@ class MM(DenseSolver[MajorisedState]):
         base = 0.0 if problem.offsets is None else problem.offsets.to_dense()
         svd = self.shrunk(problem, Z - base, 1.0, state, context)
         observed = problem.at_observed(svd.x)
-        left = Z - _filled(problem, svd.x) + penalty.xi * _slope(penalty, Z)
+        left = Z - _filled(problem, svd.x) + penalty.slope(Z)
         left[seen] = 0
         return MajorisedState(
             x=svd.x,
@@ -132,11 +132,11 @@ class MM(DenseSolver[MajorisedState]):
         )
 
     @staticmethod
-    def _joint(problem: Problem, x: LowRank, observed: Array, Z: Array, penalty: FractionalL0) -> float:
+    def _joint(problem: Problem, x: LowRank, observed: Array, Z: Array, penalty: MajorisedPenalty) -> float:
         """Compute f(X) + λg(X) + ξr(Z) + ½‖P_Ωᶜ(Z − X)‖²."""
         cells = penalty.value(Z) + 0.5 * (Z - _filled(problem, x)) ** 2
         cells[problem.observations.rows, problem.observations.cols] = 0
-        return problem.fit(observed) + problem.spectral.value(x.s) + float(cells.sum())
+        return problem.smooth.fit(observed) + problem.spectral.value(x.s) + float(cells.sum())
 
     def merit(self, state: MajorisedState, terms: Terms) -> float:
         """Return the objective: an X of a larger α counts as well."""
@@ -147,20 +147,11 @@ class MM(DenseSolver[MajorisedState]):
         return {"alpha": state.alpha, "joint": state.joint}
 
 
-def _fractional(problem: Problem) -> FractionalL0:
-    assert isinstance(problem.discrete, FractionalL0)  # noqa: S101 - `objection` has seen to it
+def _majorised(problem: Problem) -> MajorisedPenalty:
+    assert isinstance(problem.discrete, MajorisedPenalty)  # noqa: S101 - `objection` has seen to it
     return problem.discrete
 
 
 def _filled(problem: Problem, x: LowRank) -> Array:
     """Return X + B as an array."""
     return problem.with_offsets(x).to_dense()
-
-
-def _slope(penalty: FractionalL0, Z: Array) -> Array:
-    """Compute Σ_k w_k 2αd/(d² + α)², entry by entry."""
-    out = np.zeros_like(Z)
-    for a, w in zip(penalty.alphabet, penalty.weights, strict=True):
-        d = Z - a
-        out += 2 * w * penalty.alpha * d / (d * d + penalty.alpha) ** 2
-    return out
