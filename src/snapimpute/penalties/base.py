@@ -154,6 +154,9 @@ class DiscretePenalty(ABC):
     def prox(self, x: ArrayLike, step: float = 1.0) -> Array:
         """Minimiser over u of ``step·penalty(u) + ½‖u − x‖²``."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(xi={self.xi:g})"
+
     def envelope(self, x: ArrayLike, step: float = 1.0) -> Array:
         """Minimum over u of ``step·penalty(u) + ½‖u − x‖²``."""
         return self._apply("envelope", x, step)
