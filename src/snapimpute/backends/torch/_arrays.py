@@ -39,7 +39,7 @@ UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
 
 
 class QR(NamedTuple):
-    """As numpy's: Q there, R here."""
+    """Pair as numpy's `qr` returns it: Q there, R here."""
 
     Q: TorchArray
     R: Any
@@ -64,17 +64,17 @@ class TorchArray(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------- what it is
     @property
     def shape(self) -> tuple[int, ...]:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return tuple(self.tensor.shape)
 
     @property
     def ndim(self) -> int:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self.tensor.ndim
 
     @property
     def size(self) -> int:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self.tensor.numel()
 
     @property
@@ -84,7 +84,7 @@ class TorchArray(NDArrayOperatorsMixin):
 
     @property
     def nbytes(self) -> int:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self.tensor.numel() * self.tensor.element_size()
 
     @property
@@ -132,28 +132,28 @@ class TorchArray(NDArrayOperatorsMixin):
         self.tensor[self._index(key)] = given.to(self.tensor.dtype) if isinstance(given, torch.Tensor) else given
 
     def copy(self) -> TorchArray:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self._new(self.tensor.clone(memory_format=torch.contiguous_format))
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> TorchArray:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         wanted = DTYPES[np.dtype(dtype)]
         return self if self.tensor.dtype == wanted and not copy else self._new(self.tensor.to(wanted, copy=True))
 
     def reshape(self, *shape: Any) -> TorchArray:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return self._new(self.tensor.reshape(*shape))
 
     # ---------------------------------------------------------------- reductions
     def sum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
-        """Added up in double precision: one number, or along an axis an array of numpy's, of the dtype it gives."""
+        """Add up in double precision: one number, or along an axis an array of numpy's, of the dtype it gives."""
         if axis is None:
             return self.tensor.sum(dtype=torch.float64).item()
         wanted = self.dtype if dtype is None else dtype
         return self.tensor.sum(dim=axis, dtype=torch.float64).cpu().numpy().astype(wanted)
 
     def all(self) -> bool:
-        """As numpy's."""
+        """Follow numpy's attribute or method of this name."""
         return bool(self.tensor.all())
 
     # ---------------------------------------------------------------- numpy's protocol

@@ -124,7 +124,7 @@ def _nearest(symbols: Any, gap: float, pull: float) -> tuple[float, ...]:
 
 
 def _whole_numbers(top: float, shift: float) -> tuple[float, ...]:
-    """What a kernel needs to find the nearest of 0 … top to s + shift: see `_fused_kernels._from_flat`."""
+    """Constants by which a kernel finds the nearest of 0 … top to s + shift: see `_fused_kernels._from_flat`."""
     whole = math.floor(shift + 0.5)
     return 1 / top, shift / top, float(top), 1.5 * 2**23 + whole, shift - whole
 
@@ -211,7 +211,7 @@ def _read(cell_map: CellMap, prox: CellMap, power: int) -> Form | None:
 
 
 def _off(cell_map: CellMap, places: Any, values: Any, symbols: Any, power: int) -> float:
-    """How far a table is off within the alphabet: nodes are every other of the values, which are without breaks.
+    """Error of a table within the alphabet: nodes are every other of the values, which are without breaks.
 
     Where breaks are large beside the map, a float32 of their sum has few digits of it.
     """
@@ -225,7 +225,7 @@ def _off(cell_map: CellMap, places: Any, values: Any, symbols: Any, power: int) 
 
 
 def _beyond(cell_map: CellMap, jumps: Any, symbols: Any, step: float, power: int) -> Any:
-    """Where the map bends beyond a table with nodes so far apart; nowhere if it is as good as straight there."""
+    """Places where the map bends beyond a table with nodes so far apart; none if it is as good as straight there."""
     span, found = float(np.ptp(symbols)), []
     for end, way in ((symbols[0], -1), (symbols[-1], 1)):
         places = end + way * span * np.concatenate([[REACH - step / span], PIECES])
@@ -258,7 +258,7 @@ def _mapped(cell_map: CellMap, values: Any) -> Any:
 
 
 def _breaks(cell_map: CellMap, edges: Any, near: float, least: float) -> Any:
-    """Where a map jumps by more than ``least``, or bends: places, jumps, and changes of the slope."""
+    """Breaks of a map, where it jumps by more than ``least`` or bends: places, jumps, and changes of the slope."""
     before, after = _mapped(cell_map, np.nextafter(edges, -np.inf)), _mapped(cell_map, edges)
     left = _mapped(cell_map, edges - near) - _mapped(cell_map, edges - 2 * near)
     right = _mapped(cell_map, edges + 2 * near) - _mapped(cell_map, edges + near)

@@ -125,7 +125,7 @@ def sides(left: Tensor, right: Tensor, precision: str, unit: float = 1.0) -> tup
 
 
 def in_range(left: Tensor, right: Tensor, unit: float) -> bool:
-    """Whether all numbers that kernels make of factors are numbers of fp16; not if one is NaN."""
+    """Tell whether all numbers that kernels make of factors are numbers of fp16; not if one is NaN."""
     if not left.numel() or not right.numel():
         return True
     bound = (left.abs().amax(dim=0) * right.abs().amax(dim=0)).sum()
@@ -138,13 +138,13 @@ def _check_width(name: str, block: Tensor) -> None:
 
 
 def _powers(block: Tensor) -> Tensor:
-    """For each column the power of two that is next above its largest entry; 1 for a column of zeros."""
+    """Power of two next above the largest entry of each column; 1 for a column of zeros."""
     largest = block.abs().amax(dim=0) if block.shape[0] else torch.zeros(block.shape[1], device=block.device)
     return torch.where(largest > 0, torch.exp2(torch.ceil(torch.log2(largest))), 1.0).to(block.dtype)
 
 
 def _rounded(block: Tensor) -> Tensor:
-    """To the ten bits that tf32 keeps of 23; the device would cut off the others, which is twice as far off."""
+    """Round to the ten bits that tf32 keeps of 23; the device would cut off the others, which is twice as far off."""
     bits = block.contiguous().view(torch.int32)
     return torch.bitwise_and(bits + 0x1000, ~0x1FFF).view(torch.float32)
 
@@ -272,7 +272,7 @@ def product_of_sides(
 
 
 def _known(u: Side, form: Form, size: BlockSizes, plain: bool) -> dict[str, Any]:
-    """What both kernels know when they are compiled."""
+    """Constants that both kernels know when they are compiled."""
     _, second, third = (*u.widths, 0, 0)[:3]
     return {
         "RB": second,

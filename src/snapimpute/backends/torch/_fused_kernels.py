@@ -20,7 +20,7 @@ def _saturated(s, factor, more):
 
 @triton.jit
 def _from_flat(s, inverse, above, top, back, PLAIN: tl.constexpr):
-    """How far s + shift is from the nearest of the whole numbers 0 … top, the middles of flat spots; less `rest`.
+    """Distance of s + shift from the nearest of the whole numbers 0 … top, the middles of flat spots; less `rest`.
 
     The rest is what shift has beyond a whole number: to add it here would take one more instruction, and half of
     one where two cells go at once. 1.5·2²³, added to a float32, rounds it.
@@ -74,7 +74,7 @@ def _to_even(s, inverse, above, top, back, rest, bound, c, less, PLAIN: tl.const
 
 @triton.jit
 def _gain_of_even(s, inverse, above, top, back, rest, bound, PLAIN: tl.constexpr):
-    """What a symbol that is near enough saves."""
+    """Saving by a symbol that is near enough."""
     rho = _from_flat(s, inverse, above, top, back, PLAIN) + rest
     return 0.5 * tl.maximum(bound - rho * rho, 0.0)
 

@@ -79,7 +79,7 @@ class FusedMapped(Mapped):
         return found
 
     def _product(self, left: fused.Side, right: fused.Side, rows: int, block: Array) -> Tensor:
-        """In float32; a block that is wider than kernels take is cut into several."""
+        """Multiply in float32; a block that is wider than kernels take is cut into several."""
         given = self._torch.tensor(block).to(torch.float32)
         step = fused.MOST_COLUMNS
         parts = [

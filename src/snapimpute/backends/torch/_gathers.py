@@ -30,7 +30,7 @@ WIDEST = 128
 
 
 class Pieces(NamedTuple):
-    """Where pieces begin and end among the entries, and lanes among the pieces; None if each lane is one piece."""
+    """Borders of the pieces among the entries, and of lanes among the pieces; None if each lane is one piece."""
 
     starts: Tensor
     stops: Tensor

@@ -65,7 +65,7 @@ def _change() -> None:
 
 
 def _give_back(switch: Any, before: str) -> None:
-    """What a switch said; if that is what is set for all of them, it goes on to follow that."""
+    """Restore a switch; if it said what is set for all of them, it goes on to follow that."""
     if switch.fp32_precision != before:
         switch.fp32_precision = "none"
     if switch.fp32_precision != before:
@@ -73,7 +73,7 @@ def _give_back(switch: Any, before: str) -> None:
 
 
 def _asked() -> str:
-    """What was asked for all devices together; torch refuses to say it once each was asked for itself."""
+    """Precision set for all devices together; torch refuses to tell it once each was set for itself."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -81,6 +81,6 @@ def _asked() -> str:
 
 
 def _switches() -> list[Any]:
-    """Those of single devices, which torch has since 2.9."""
+    """Precisions of single devices, which torch has since 2.9."""
     each = torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)
     return [one for one in each if hasattr(one, "fp32_precision")]

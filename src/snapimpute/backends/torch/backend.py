@@ -309,7 +309,7 @@ class TorchBackend(Backend):
         return chosen(self, factors, form, accuracy, error)
 
     def _fits(self, factors: LowRank, form: Form) -> bool:
-        """Whether kernels take factors as wide, and as large, as these."""
+        """Tell whether kernels take factors as wide, and as large, as these."""
         return factors.rank <= self.fused.MOST_COLUMNS and bool(
             self.fused.in_range(self.tensor(factors.U * factors.s), self.tensor(factors.V), form.unit)
         )
@@ -335,7 +335,7 @@ class TorchBackend(Backend):
 
 
 def _check_cells(rows: Any, cols: Any, shape: tuple[int, int]) -> None:
-    """As `LowRank.entries` does: a kernel would read whatever is there."""
+    """Check positions as `LowRank.entries` does: a kernel would read whatever is there."""
     for name, index, size in (("rows", rows, shape[0]), ("cols", cols, shape[1])):
         if index.dtype.kind not in "iu":
             raise ValueError(f"{name} must hold integers, got dtype {index.dtype}")
@@ -356,12 +356,12 @@ class TorchSparse(MatrixOperator):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the values."""
+        """Follow the values."""
         return self.values.dtype
 
     @property
     def backend(self) -> Backend | None:
-        """That of the values."""
+        """Follow the values."""
         return self._torch
 
     def matmat(self, B: Array) -> Array:
