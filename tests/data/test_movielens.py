@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import subprocess
-import urllib.request
 import zipfile
 from collections.abc import Callable
-from http.client import IncompleteRead
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,16 +49,18 @@ def no_network(*args: Any, **kwargs: Any) -> Any:
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Expect the stand-in, use an empty cache, and let no source reach out; return the cache file."""
     monkeypatch.setenv("SNAPIMPUTE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(module, "U_DATA_SHA256", sha256(U_DATA))
+    monkeypatch.setattr(module, "ORIGINAL", replace(module.ORIGINAL, sha256=sha256(U_DATA)))
     monkeypatch.setattr(module, "INTER_SHA256", sha256(HEADER + U_DATA))
     monkeypatch.setattr(module, "WHEEL_SHA256", sha256(WHEEL))
-    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    monkeypatch.setattr(requests, "get", no_network)
     monkeypatch.setattr(subprocess, "run", no_network)
     return tmp_path / "cache" / "ml-100k" / "u.data"
 
 
-def serve(data: bytes) -> Callable[..., io.BytesIO]:
-    return lambda *args, **kwargs: io.BytesIO(data)
+def serve(data: bytes) -> Callable[..., requests.Response]:
+    answer = requests.Response()
+    answer.status_code, answer.raw = 200, io.BytesIO(data)
+    return lambda *args, **kwargs: answer
 
 
 def pip_that_saves(wheel: bytes, calls: list[list[str]]) -> Callable[..., subprocess.CompletedProcess[str]]:
@@ -190,23 +192,22 @@ def test_missing_path_is_an_error(tmp_path: Path, offline: Path) -> None:
 @given(st.integers(0, len(U_DATA) - 1), st.integers(1, 255))
 def test_any_changed_byte_is_noticed(position: int, change: int) -> None:
     """The hash refuses data of which one byte differs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "U_DATA_SHA256", sha256(U_DATA))
-        altered = bytearray(U_DATA)
-        altered[position] ^= change
-        with pytest.raises(ValueError, match="expected"):
-            module._u_data(bytes(altered))
+    altered = bytearray(U_DATA)
+    altered[position] ^= change
+    with pytest.raises(ValueError, match="expected"):
+        replace(module.ORIGINAL, sha256=sha256(U_DATA)).checked(bytes(altered))
 
 
 # ------------------------------------------------------------------ fetching
 def test_archive_is_used_and_kept(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The archive fills the cache, and the second time nothing but the cache is asked."""
-    monkeypatch.setattr(urllib.request, "urlopen", serve(ARCHIVE))
+    monkeypatch.setattr(requests, "get", serve(ARCHIVE))
     assert is_stand_in(movielens_100k())
     assert offline.read_bytes() == U_DATA
-    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    monkeypatch.setattr(requests, "get", no_network)
     assert is_stand_in(movielens_100k())
     assert [path.name for path in offline.parent.iterdir()] == ["u.data"]
+    assert offline.stat().st_mode & 0o777 == 0o644  # a cache may be shared
 
 
 def test_wheel_is_used_when_the_archive_is_not_reached(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +225,7 @@ def test_damaged_cache_is_reported_and_fetched_again(offline: Path, monkeypatch:
     """A cache file that fails its hash gives a warning at the caller's line, never data, and is replaced."""
     offline.parent.mkdir(parents=True)
     offline.write_bytes(U_DATA[:500])
-    monkeypatch.setattr(urllib.request, "urlopen", serve(ARCHIVE))
+    monkeypatch.setattr(requests, "get", serve(ARCHIVE))
     with pytest.warns(UserWarning, match=r"cached file .*u\.data is damaged and is fetched again") as caught:
         data = movielens_100k()
     assert caught[0].filename == __file__
@@ -252,7 +253,7 @@ def test_all_sources_failing_says_what_was_tried_and_what_to_do(offline: Path) -
 @pytest.mark.parametrize("archive", [b"not a zip", zipped(other=b""), zipped(**{"ml-100k/u.data": b"1\t1\t1\t1\n"})])
 def test_bad_archive_leads_on_to_the_wheel(archive: bytes, offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that is no archive, or another one, counts as a failed source."""
-    monkeypatch.setattr(urllib.request, "urlopen", serve(archive))
+    monkeypatch.setattr(requests, "get", serve(archive))
     monkeypatch.setattr(subprocess, "run", pip_that_saves(WHEEL, []))
     assert is_stand_in(movielens_100k())
 
@@ -261,9 +262,9 @@ def test_answer_that_breaks_off_is_a_failed_source(offline: Path, monkeypatch: p
     """A connection lost half way is listed, not raised."""
 
     def broken(*args: Any, **kwargs: Any) -> Any:
-        raise IncompleteRead(b"")
+        raise requests.exceptions.ChunkedEncodingError("the answer broke off")
 
-    monkeypatch.setattr(urllib.request, "urlopen", broken)
+    monkeypatch.setattr(requests, "get", broken)
     with pytest.raises(DatasetUnavailable, match="the answer broke off"):
         movielens_100k()
 
@@ -301,7 +302,7 @@ def test_failing_pip_is_quoted(outcome: Any, message: str, offline: Path, monkey
 def test_cache_that_cannot_be_written_is_a_warning(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data are given all the same, and the warning says which variable to set."""
     offline.parent.parent.write_bytes(b"a file where the folder should be")
-    monkeypatch.setattr(urllib.request, "urlopen", serve(ARCHIVE))
+    monkeypatch.setattr(requests, "get", serve(ARCHIVE))
     with pytest.warns(UserWarning, match="set SNAPIMPUTE_CACHE to a folder that can be written"):
         data = movielens_100k()
     assert is_stand_in(data)

