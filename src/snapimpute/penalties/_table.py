@@ -112,7 +112,7 @@ def settle(y: float, low: float, high: float, symbols: Array, pulls: Array, shap
 def _loss(
     y: float, a: tuple[float, float], b: tuple[float, float], symbols: Array, pulls: Array, shape: float, power: bool
 ) -> float:
-    """How much larger the least r(u) + ½ (u − y)² is on stretch a than on b."""
+    """Excess of the least r(u) + ½ (u − y)² on stretch a over that on b."""
     u = a[0] if a[0] == a[1] else settle(y, a[0], a[1], symbols, pulls, shape, power)
     v = b[0] if b[0] == b[1] else settle(y, b[0], b[1], symbols, pulls, shape, power)
     r = derivatives(u, symbols, pulls, shape, power)[0] - derivatives(v, symbols, pulls, shape, power)[0]
@@ -303,7 +303,7 @@ def _rising(family: Family, left: float, right: float, grid: Array) -> list[Stre
 
 
 def _turn(family: Family, left: float, right: float) -> float:
-    """Where T' changes its sign."""
+    """Places where T' changes its sign."""
     up = 1 + derivatives(right, *family)[2] > 0
     for _ in range(200):
         middle = 0.5 * (left + right)

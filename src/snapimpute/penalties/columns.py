@@ -81,12 +81,12 @@ class ByColumn(DiscretePenalty):
 
     @property
     def convex(self) -> bool:  # type: ignore[override]
-        """Whether all are convex."""
+        """True if all are convex."""
         return all(penalty.convex for penalty in self._used)
 
     @property
     def exact(self) -> bool:  # type: ignore[override]
-        """Whether all are."""
+        """True if all are exact."""
         return all(penalty.exact for penalty in self._used)
 
     @property

@@ -43,7 +43,7 @@ class Weighted:
         return f"{type(self).__name__}({self.alphabet!r}, xi={self.xi:g}{shape}{weights})"
 
     def _shape(self) -> dict[str, float]:
-        """What else the penalty is given, by name."""
+        """Further parameters of the penalty, by name."""
         return {}
 
     def pulls(self, step: float) -> Array:
@@ -99,7 +99,7 @@ class L1(SymbolPenalty):
         return self.alphabet.spacing if even else None
 
     def line(self, step: float) -> Line:
-        """Through the middle of all flat spots where these form an even staircase, else fitted."""
+        """Line through the middle of all flat spots where these form an even staircase, else fitted."""
         gap, pull = self._gap, float(self.pulls(step)[0])
         if gap is None:
             return super().line(step)
@@ -199,11 +199,11 @@ class ComposedL1(CellPenalty):
 
     @property
     def least(self) -> float:
-        """That of the exact `L1`."""
+        """Same as that of the exact `L1`."""
         return L1(self.alphabet, self.xi).least
 
     def compiled_value(self, step: float) -> CellMap:
-        """That of the exact `L1`."""
+        """Same as that of the exact `L1`."""
         return L1(self.alphabet, self.xi).compiled_value(step)
 
     def compiled_prox(self, step: float) -> CellMap:
@@ -219,7 +219,7 @@ class ComposedL1(CellPenalty):
         return L1(moved, self.xi)
 
     def line(self, step: float) -> Line:
-        """Through the middle of all flat spots where these form an even staircase, else fitted."""
+        """Line through the middle of all flat spots where these form an even staircase, else fitted."""
         exact = self._as_exact(step)
         return fitted_line(self, self.alphabet, step) if exact is None else exact.line(step)
 
@@ -231,7 +231,7 @@ class ComposedL1(CellPenalty):
         return exact.compiled_remainder(step)
 
     def compiled_envelope(self, step: float) -> CellMap:
-        """That of the exact `L1`."""
+        """Same as that of the exact `L1`."""
         return L1(self.alphabet, self.xi).compiled_envelope(step)
 
 
@@ -279,7 +279,7 @@ class Ridge(CellPenalty):
         return Line(slope, (1 - slope) * self.center)
 
     def compiled_remainder(self, step: float) -> None:
-        """Nothing remains."""
+        """None: nothing remains."""
         return
 
 

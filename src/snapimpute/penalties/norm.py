@@ -103,7 +103,7 @@ class L2(Weighted, JointPenalty):
 
     # ---------------------------------------------------------------- in the plane
     def _axis(self, count: int) -> Array:
-        """Where the symbols lie on the first axis."""
+        """Positions of the symbols on the first axis."""
         return math.sqrt(count) * self.alphabet.symbols
 
     def _cost(self, v: Array, count: int, step: float) -> float:

@@ -1,4 +1,4 @@
-"""What it costs not to fit the observed entries: least squares, or a likelihood.
+"""Cost of misfit at the observed entries: least squares, or a likelihood.
 
 Every loss is convex and scaled such that its gradient is 1-Lipschitz, so that a
 proximal step of length 1 is right for all of them.
@@ -71,7 +71,7 @@ class Multinomial(Loss):
 
     @property
     def scale(self) -> float:
-        """By how much the log-likelihood is multiplied."""
+        """Factor of the log-likelihood."""
         return 4.0 if self.symbols == 2 else 2.0
 
     def log_odds(self, x: Array) -> Array:

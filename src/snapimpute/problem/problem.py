@@ -1,4 +1,4 @@
-"""What is to be minimised: the terms, and the two objectives built from them.
+"""Terms to minimise, and the two objectives built from them.
 
     (P)  ½‖P_Ω(X − O)‖² + λ g(X) + ξ Σ_Ωᶜ r(x)
     (E)  ½‖P_Ω(X − O)‖² + λ g(X) + Σ_Ωᶜ min_u [ ξ r(u) + ½ (u − x)² ]
@@ -129,22 +129,22 @@ class Problem:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether a discrete term is present and ξ > 0."""
+        """True if a discrete term is present and ξ > 0."""
         return self.discrete is not None and self.discrete.xi > 0
 
     @property
     def jumps(self) -> bool:
-        """Whether a discrete term is present and not convex: its prox may jump."""
+        """True if a discrete term is present and not convex: its prox may jump."""
         return self.discrete is not None and self.is_discrete and not self.discrete.convex
 
     @property
     def exact(self) -> bool:
-        """Whether the prox of the discrete term, if there is one, is that of its value."""
+        """True if the prox of the discrete term, if there is one, is that of its value."""
         return self.discrete is None or not self.is_discrete or self.discrete.exact
 
     @property
     def convex(self) -> bool:
-        """Whether every term is convex."""
+        """True if every term is convex."""
         return self.spectral.convex and not self.jumps
 
     # ---------------------------------------------------------------- matrices on the observed cells

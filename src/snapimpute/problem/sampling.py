@@ -90,7 +90,7 @@ class Drawn:
 
 
 def _room(allowed: float, past: float | None) -> float:
-    """How much noise a fresh sample may have, such that the average has no more than is allowed.
+    """Noise that a fresh sample may have, such that the average has no more than is allowed.
 
     Where the past has more than that, as after a fall of the threshold, it is brought down step by step.
     """
@@ -170,7 +170,7 @@ class Sampler(Coverage):
 
     @property
     def slack(self) -> float:
-        """What two estimates of one objective may differ by."""
+        """Difference that two estimates of one objective may have."""
         return SURE * math.sqrt(2) * self.doubt
 
     def columns(self) -> dict[str, float]:

@@ -74,7 +74,7 @@ class BlockOperator(MatrixOperator):
 
     @property
     def tree(self) -> Any:
-        """For a larger one."""
+        """Tree of the matrix, for a larger one."""
         return self.built.as_tree()
 
     @property
@@ -119,7 +119,7 @@ class BlockMapped(Mapped):
 
     @property
     def tree(self) -> Any:
-        """For a larger one."""
+        """Tree of the matrix, for a larger one."""
         return self._operator.tree
 
     def matmat(self, B: Array) -> Array:

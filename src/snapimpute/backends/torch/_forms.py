@@ -12,7 +12,7 @@ import numpy as np
 from snapimpute.penalties import CellMap
 
 MOST_SYMBOLS = 20
-"""That a kernel loops over."""
+"""Most symbols that a kernel loops over."""
 
 STAIRS, RECURRENCE, COMPOSED, NEAREST, TABLE, ENVELOPE_L1, ENVELOPE_L0, GAIN, EVEN, EVEN_GAIN = range(10)
 
