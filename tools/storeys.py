@@ -184,7 +184,7 @@ def picture() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" '
         f'height="{size[1]}" font-family="Helvetica, Arial, sans-serif">',
-        "<title>Imports of snapimpute: every arrow points down</title>",
+        "<title>Imports of snapimpute, storey by storey</title>",
         f'<rect width="{size[0]}" height="{size[1]}" fill="#ffffff"/>',
         *_bands(size[0]),
         *(_line(one, other) for (one, other), _ in found),
@@ -246,7 +246,7 @@ def _legend(height: int) -> Iterator[str]:
         "Each row is a package; bands are storeys.",
         "A row's arrows fall on the packages that it imports.",
         "Numbers count imports from module to module.",
-        "Every arrow points down: " + ("a circle is left!" if circle(graph()) else "no import runs in a circle."),
+        "Imports run in a circle!" if circle(graph()) else "Arrows point down, and no import runs in a circle.",
     ]
     for i, text in enumerate(words):
         yield f'<text x="{LEFT}" y="{height - 100 + 20 * i}" font-size="13" fill="#333333">{text}</text>'
