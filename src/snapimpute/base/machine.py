@@ -118,6 +118,8 @@ def _short(number: float) -> str:
     return f"{number:.1f}" if number < 9.95 else f"{number:,.0f}"
 
 
+# psutil would replace `_system` and `_pages`: a dozen lines for one more compiled dependency. It does not read the
+# limits of control groups, which decide in a container.
 def _system() -> int | None:
     """Read MemAvailable of Linux."""
     for line in _lines(PROC / "meminfo"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -290,6 +290,55 @@ class WayScores:
 
 
 # -------------------------------------------------------------------- a table
+def places(chosen: Index, size: int) -> Index:
+    """Return the position of each row, or column, among the chosen ones; -1 if it is not chosen.
+
+    Examples
+    --------
+    >>> places(np.array([2, 0]), 4)
+    array([ 1, -1,  0, -1])
+    """
+    place = np.full(size, -1, dtype=np.intp)
+    place[chosen] = np.arange(chosen.size)
+    return place
+
+
+def part_of(
+    pieces: Iterable[tuple[Index, Index, Array]], shape: tuple[int, int], rows: Index, cols: Index
+) -> tuple[Array, int]:
+    """Return the known cells of some rows and columns, NaN elsewhere, and the number of known cells of the table.
+
+    Examples
+    --------
+    >>> cells = np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([1.0, 2.0, 3.0])
+    >>> part_of([cells], (2, 2), np.array([1, 0]), np.array([1]))
+    (array([[nan],
+           [ 2.]]), 3)
+    """
+    down, across = places(rows, shape[0]), places(cols, shape[1])
+    out, count = np.full((rows.size, cols.size), np.nan), 0
+    for r, c, values in pieces:
+        count += values.size
+        i, j = down[r], across[c]
+        inside = (i >= 0) & (j >= 0)
+        out[i[inside], j[inside]] = values[inside]
+    return out, count
+
+
+def in_range(values: Array, low: Array | float, high: Array | float) -> Array:
+    """Place values between the ends of a range, 0 and 1; in the middle of a range without a width.
+
+    Examples
+    --------
+    >>> in_range(np.array([[1.0, 7.0], [3.0, 7.0]]), np.array([1.0, 7.0]), np.array([5.0, 7.0]))
+    array([[0. , 0.5],
+           [0.5, 0.5]])
+    """
+    wide = np.greater(high, low)
+    out: Array = np.where(wide, (values - low) / np.where(wide, np.subtract(high, low), 1.0), 0.5)
+    return out
+
+
 def names(alphabet: Alphabet) -> list[str]:
     """Return the labels of an alphabet, or its numbers as text.
 

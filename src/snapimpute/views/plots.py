@@ -17,11 +17,20 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.data.tables import Table, read_table
+from snapimpute.data.tables import read_table
 from snapimpute.estimator.tuning import Choice
 from snapimpute.evaluation.metrics import Reliability
 from snapimpute.solvers import Result
-from snapimpute.views.figures import Confusion, Convergence, TuningScores, WayScores, names, reliability_of
+from snapimpute.views.figures import (
+    Confusion,
+    Convergence,
+    TuningScores,
+    WayScores,
+    in_range,
+    names,
+    part_of,
+    reliability_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -325,7 +334,8 @@ def plot_matrix(
     if imputer is not None and table.shape != imputer._model.shape:
         raise ValueError(f"the imputer was fitted to a table of shape {imputer._model.shape}, this is {table.shape}")
     rows, cols = _spread(np.arange(table.shape[0]), most), _spread(table.schema.coded, most)
-    known, density = _known(table, rows, cols)
+    known, count = part_of(table.pieces(), table.shape, rows, cols)
+    density = count / (table.shape[0] * table.schema.coded.size)
     whole = known.copy()
     if fitted is not None:
         r, c = np.nonzero(np.isnan(known))
@@ -358,20 +368,6 @@ def _spread(positions: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     return positions[np.linspace(0, positions.size - 1, most).round().astype(np.intp)]
 
 
-def _known(table: Table, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> tuple[Array, float]:
-    """Return the known cells in some rows and columns, and the share of known cells in the whole table."""
-    out, count = np.full((rows.size, cols.size), np.nan), 0
-    places = [np.full(size, -1) for size in table.shape]
-    for place, picked in zip(places, (rows, cols), strict=True):
-        place[picked] = np.arange(picked.size)
-    for r, c, values in table.pieces():
-        count += values.size
-        i, j = places[0][r], places[1][c]
-        inside = (i >= 0) & (j >= 0)
-        out[i[inside], j[inside]] = values[inside]
-    return out, count / (table.shape[0] * table.schema.coded.size)
-
-
 def _in_ranges(table: Array, book: ColumnSchema, cols: NDArray[np.intp]) -> Array:
     """Scale each column from 0 for its lowest symbol to 1 for its highest; by its values if it may have any."""
     out = np.full(table.shape, np.nan)
@@ -379,8 +375,7 @@ def _in_ranges(table: Array, book: ColumnSchema, cols: NDArray[np.intp]) -> Arra
         alphabet, here = book[col], ~np.isnan(table[:, j])
         seen = table[here, j]
         ends = seen if alphabet is None else alphabet.symbols
-        size = float(np.ptp(ends)) if ends.size else 0.0
-        out[here, j] = (seen - ends.min()) / size if size > 0 else 0.5
+        out[here, j] = in_range(seen, ends.min(initial=np.inf), ends.max(initial=-np.inf))
     return out
 
 

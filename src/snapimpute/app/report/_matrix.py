@@ -17,6 +17,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.decide import decided
 from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.views.figures import in_range, part_of, places
 
 MOST_LANES = 200
 """Rows, and columns, that are drawn at most."""
@@ -210,7 +211,8 @@ def show(imputer: SnapImputer, observations: Observations, *, most: int = MOST_L
     cols = most_observed(np.bincount(observations.cols, minlength=n), book.coded, most)
     shape = rows.size, cols.size
     found = fill(imputer, book, np.repeat(rows, cols.size), np.tile(cols, rows.size))
-    observed = _observed(observations, rows, cols)
+    cells = observations.rows, observations.cols, observations.values
+    observed, _ = part_of([cells], observations.shape, rows, cols)
     known = ~np.isnan(observed)
     values = np.where(known, observed, found.symbols.reshape(shape))
     sure = np.where(known, np.nan, found.sure.reshape(shape))
@@ -228,29 +230,12 @@ def most_observed(counts: NDArray[Any], lanes: Index, most: int) -> Index:
     return np.sort(lanes[order])
 
 
-def _observed(observations: Observations, rows: Index, cols: Index) -> Array:
-    """Return the observed values of a part of the table, NaN elsewhere."""
-    m, n = observations.shape
-    row, col = _places(rows, m)[observations.rows], _places(cols, n)[observations.cols]
-    inside = (row >= 0) & (col >= 0)
-    out = np.full((rows.size, cols.size), np.nan)
-    out[row[inside], col[inside]] = observations.values[inside]
-    return out
-
-
-def _places(chosen: Index, size: int) -> Index:
-    """Return the position of each row, or column, among the chosen ones; -1 if it is not chosen."""
-    place = np.full(size, -1, dtype=np.intp)
-    place[chosen] = np.arange(chosen.size)
-    return place
-
-
 def positions(values: Array, observations: Observations, book: ColumnSchema, cols: Index) -> Array:
     """Place values in the range of their columns, from 0 to 1: that of the alphabet, or of the observed values."""
     low, high = np.full(cols.size, np.inf), np.full(cols.size, -np.inf)
     free = np.flatnonzero(~book.discrete[cols])
     if free.size:
-        place = _places(cols[free], observations.shape[1])[observations.cols]
+        place = places(cols[free], observations.shape[1])[observations.cols]
         inside = place >= 0
         np.minimum.at(low, free[place[inside]], observations.values[inside])
         np.maximum.at(high, free[place[inside]], observations.values[inside])
@@ -260,9 +245,7 @@ def positions(values: Array, observations: Observations, book: ColumnSchema, col
             low[j], high[j] = alphabet.symbols[[0, -1]]
         elif low[j] > high[j]:  # no value was observed there
             low[j], high[j] = values[:, j].min(), values[:, j].max()
-    wide = high > low
-    out: Array = np.where(wide, (values - low) / np.where(wide, high - low, 1.0), 0.5)
-    return np.clip(out, 0.0, 1.0)
+    return np.clip(in_range(values, low, high), 0.0, 1.0)
 
 
 def leaf_order(points: Array) -> Index:
@@ -303,7 +286,7 @@ def missing_cells(
     >>> rows.tolist(), cols.tolist(), total
     ([0, 1], [1, 0], 2)
     """
-    among = _places(cols, observations.shape[1])[observations.cols]
+    among = places(cols, observations.shape[1])[observations.cols]
     inside = among >= 0
     taken = observations.rows[inside].astype(np.int64) * cols.size + among[inside]
     total = observations.shape[0] * int(cols.size) - taken.size
