@@ -1,14 +1,12 @@
 """A discrete penalty of your own: the distance to the range of the alphabet."""
 
-from functools import partial
-
 import numpy as np
 
 import snapimpute as si
-from snapimpute.penalties import CellMap, CellPenalty
+from snapimpute.penalties import DiscretePenalty
 
 
-class Range(CellPenalty):
+class Range(DiscretePenalty):
     """ξ·max(a_1 − x, 0, x − a_K): estimates beyond the first or the last symbol are pulled back, others are left."""
 
     name = "range"
@@ -18,29 +16,24 @@ class Range(CellPenalty):
     def __init__(self, alphabet, xi):
         self.alphabet, self.xi = si.Alphabet.of(alphabet), float(xi)
 
-    def compiled_value(self, step):
-        """Return the map x ↦ step·penalty(x)."""
-        return CellMap.of(partial(self._value, step * self.xi))
+    def value(self, x):
+        """Return the penalty of every cell."""
+        return self.xi * np.abs(self.beyond(x))
 
-    def compiled_prox(self, step):
-        """Return the map x ↦ argmin_u step·penalty(u) + ½ (u − x)²."""
-        return CellMap.of(partial(self._prox, step * self.xi))
+    def prox(self, x, step=1.0):
+        """Return argmin_u step·penalty(u) + ½ (u − x)² of every cell."""
+        return x - np.clip(self.beyond(x), -step * self.xi, step * self.xi)
 
-    def _beyond(self, x):
+    def beyond(self, x):
+        """Return how far each cell lies beyond the range."""
         return x - np.clip(x, self.alphabet.symbols[0], self.alphabet.symbols[-1])
-
-    def _value(self, pull, x):
-        return pull * np.abs(self._beyond(x))
-
-    def _prox(self, pull, x):
-        return x - np.clip(self._beyond(x), -pull, pull)
 
 
 votes = si.datasets.senate_votes(117)
 known, hidden = votes.observations.split(0.9, random_state=0)
 for penalty in (Range("0,1", xi=0.0), Range("0,1", xi=0.3)):
     result = si.solve(si.Problem(known, si.Nuclear(1.0), penalty), max_iter=500)
-    beyond = np.abs(penalty._beyond(result.entries(hidden.rows, hidden.cols)))
+    beyond = np.abs(penalty.beyond(result.entries(hidden.rows, hidden.cols)))
     print(f"ξ = {penalty.xi}: {np.mean(beyond > 0):.0%} of the estimates beyond 0 and 1, by up to {beyond.max():.2f}")
 
 # It prints:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from snapimpute import (
     L0,
@@ -99,6 +100,28 @@ RATING_PENALTIES: list[DiscretePenalty | None] = [
 
 JUMPING_PENALTIES = [L0("1:5", xi=0.1), FractionalL0("1:5", xi=0.1, alpha=0.1), Lp("1:5", xi=0.1, p=0.5)]
 """Of each kind that is not convex one."""
+
+
+class OwnL1(DiscretePenalty):
+    """`L1` on 1..5 as a user writes it: two functions of numpy arrays, the prox by comparing all pieces."""
+
+    convex = True
+    symbols, weights = np.arange(1.0, 6.0), np.array([0.5, 1.0, 2.0, 1.0, 0.5])
+
+    def __init__(self, xi: float = 0.2) -> None:
+        self.xi = xi
+
+    def value(self, x: ArrayLike) -> np.ndarray:
+        return self.xi * (np.abs(np.asarray(x)[..., None] - self.symbols) @ self.weights)
+
+    def prox(self, x: ArrayLike, step: float = 1.0) -> np.ndarray:
+        y = np.asarray(x, dtype=np.float64)[..., None]
+        borders = np.concatenate([[-np.inf], self.symbols, [np.inf]])
+        pulls = step * self.xi * np.array([self.weights[:k].sum() - self.weights[k:].sum() for k in range(6)])
+        points = np.clip(y - pulls, borders[:-1], borders[1:])
+        costs = step * self.value(points) + 0.5 * (points - y) ** 2
+        best: np.ndarray = np.take_along_axis(points, costs.argmin(axis=-1)[..., None], axis=-1)[..., 0]
+        return best
 
 
 # ---------------------------------------------------------------- toy problems

@@ -24,7 +24,7 @@ from snapimpute.linalg import LowRank, Sample, Sparse, cell_sum, mapped, partial
 from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS
 from snapimpute.solvers.proximal.gradient import ProximalSolver
 from snapimpute.solvers.registry import SOLVERS
-from tests.helpers import ROOT
+from tests.helpers import ROOT, OwnL1
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
 distributed = pytest.importorskip("distributed", reason="dask's scheduler is not installed")
@@ -204,7 +204,7 @@ def test_solvers(client: Any, solver: str) -> None:
     equal(si.Problem(data(), spectral, si.L1("1:5", xi=0.05)), solver, max_iter=4)
 
 
-@pytest.mark.parametrize("kind", ["none", "L0", "fractional", "L2", "columns", "offsets", "ridge"])
+@pytest.mark.parametrize("kind", ["none", "L0", "fractional", "L2", "columns", "offsets", "ridge", "own"])
 def test_problems(client: Any, kind: str) -> None:
     known = data()
     discrete: Any = {
@@ -215,6 +215,7 @@ def test_problems(client: Any, kind: str) -> None:
         "columns": si.ByColumn([si.L1("1:5", xi=0.05), si.L0("1:3", xi=0.02), None], [0] * 20 + [1] * 15 + [2] * 5),
         "offsets": si.L1("1:5", xi=0.05),
         "ridge": si.Ridge(center=3.0, xi=0.02),
+        "own": OwnL1(xi=0.05),
     }[kind]
     base = low_rank(known.shape, 2) if kind == "offsets" else None
     equal(si.Problem(known, si.Nuclear(2.0), discrete, base), "apg", max_iter=4)

@@ -735,6 +735,20 @@ def test_penalty_objects_bring_their_own_strengths(X):
     assert si.SnapImputer("1:5", discrete=None, lam=1.0, center="mean").fit(X).xi_ == 0.0
 
 
+@pytest.mark.parametrize("zero", [0, 0.0])
+def test_no_strength_of_no_penalty_is_accepted(X, zero):
+    """discrete=None says ξ = 0, and so does xi=0: together they are one fit; a penalty with another ξ is refused."""
+    given = {"lam": 1.0, "center": "mean"}
+    both = si.SnapImputer("1:5", discrete=None, xi=zero, **given).fit(X)
+    assert both.xi_ == 0.0
+    assert type(both.xi_) is float
+    np.testing.assert_array_equal(
+        both.transform(X), si.SnapImputer("1:5", discrete=None, **given).fit(X).transform(X)
+    )
+    with pytest.raises(ValueError, match=r"xi=0(\.0)? has no use with discrete=L1"):
+        si.SnapImputer("1:5", discrete=si.L1("1:5", xi=0.1), xi=zero, **given).fit(X)
+
+
 # -------------------------------------------------------------------- scikit-learn
 def test_clone_and_parameters():
     """Parameters are stored as given, come back, can be set, and survive a clone."""

@@ -13,46 +13,33 @@ from numpy.typing import ArrayLike
 import snapimpute as si
 from snapimpute.estimator.foldin import curvatures, fold_in, shrinkage
 from snapimpute.linalg import tiled
-from snapimpute.penalties import CellPenalty, DiscretePenalty, HiddenCells, JointPenalty, Line, Split, Total
+from snapimpute.penalties import (
+    CellPenalty,
+    DiscretePenalty,
+    HiddenCells,
+    JointPenalty,
+    Line,
+    MajorisedPenalty,
+    Split,
+    Total,
+)
 from snapimpute.problem import sampling
 from snapimpute.solvers import SOLVERS, forecast
-from tests.helpers import biases, ratings
+from tests.helpers import OwnL1, biases, ratings
 
 SHAPE = (48, 36)
-L1 = si.L1("1:5", xi=0.2, weights=[0.5, 1.0, 2.0, 1.0, 0.5])
+L1 = si.L1("1:5", xi=0.2, weights=OwnL1.weights)
 PLAIN = si.Problem(ratings(SHAPE), si.Nuclear(3.0), L1)
 
 
-class Own(DiscretePenalty):
-    """`L1` as a user writes it: its value, and its prox by comparing all pieces."""
-
-    convex = True
-
-    def __init__(self, xi: float = 0.2) -> None:
-        self.symbols, self.weights = L1.alphabet.symbols, L1.weights
-        self.xi = xi
-
-    def value(self, x: ArrayLike) -> np.ndarray:
-        return self.xi * (np.abs(np.asarray(x)[..., None] - self.symbols) @ self.weights)
-
-    def prox(self, x: ArrayLike, step: float = 1.0) -> np.ndarray:
-        y = np.asarray(x, dtype=np.float64)[..., None]
-        borders = np.concatenate([[-np.inf], self.symbols, [np.inf]])
-        pulls = step * self.xi * np.array([self.weights[:k].sum() - self.weights[k:].sum() for k in range(6)])
-        points = np.clip(y - pulls, borders[:-1], borders[1:])
-        costs = step * self.value(points) + 0.5 * (points - y) ** 2
-        best: np.ndarray = np.take_along_axis(points, costs.argmin(axis=-1)[..., None], axis=-1)[..., 0]
-        return best
-
-
-class OwnOnAlphabet(Own):
+class OwnOnAlphabet(OwnL1):
     """The same, which says where entries are expected and what they cost at least."""
 
     alphabet = L1.alphabet
 
     @property
     def least(self) -> float:
-        return float(self.value(self.symbols).min())
+        return float(self.value(self.alphabet.symbols).min())
 
 
 class Together(DiscretePenalty):
@@ -116,7 +103,7 @@ AWARE = [name for name in SOLVERS if name != "mm" and SOLVERS[name].objection(PL
 
 # ---------------------------------------------------------------- it works
 @pytest.mark.parametrize("offsets", [False, True])
-@pytest.mark.parametrize("kind", [Own, OwnOnAlphabet])
+@pytest.mark.parametrize("kind", [OwnL1, OwnOnAlphabet])
 @pytest.mark.parametrize("solver", AWARE)
 def test_own_l1_is_l1_in_every_solver(solver, kind, offsets):
     """Iterates and history of a user's L1 are those of L1, to 1e-8, in each solver that treats a discrete term."""
@@ -136,7 +123,7 @@ def test_the_solvers_that_treat_a_discrete_term():
 
 def test_own_penalty_among_the_columns():
     """ByColumn takes a user's penalty for some columns, and is then what it is with L1."""
-    mixed = [si.ByColumn([one, None, si.L0("1:5", xi=0.1)], np.arange(SHAPE[1]) % 3) for one in (Own(), L1)]
+    mixed = [si.ByColumn([one, None, si.L0("1:5", xi=0.1)], np.arange(SHAPE[1]) % 3) for one in (OwnL1(), L1)]
     own, ours = (solved(with_penalty(one), "apg") for one in mixed)
     assert_allclose(own.x.to_dense(), ours.x.to_dense(), atol=1e-8)
     assert_allclose(own.history["objective"], ours.history["objective"], rtol=1e-8)
@@ -144,7 +131,7 @@ def test_own_penalty_among_the_columns():
 
 def test_own_penalty_in_the_smooth_part():
     """Values of (E) and (P), a pair, a step of any length, the curvature and a dense prox are those of L1."""
-    own, ours = with_penalty(Own(), offsets=True), with_penalty(L1, offsets=True)
+    own, ours = with_penalty(OwnL1(), offsets=True), with_penalty(L1, offsets=True)
     x, y = (solved(ours, "apg").x, solved(with_penalty(L1), "apg").x)
     at = ours.at_observed(x)
     for objective in ("E", "P"):
@@ -159,7 +146,7 @@ def test_own_penalty_in_the_smooth_part():
     assert_allclose(*dense, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [Own, OwnOnAlphabet])
+@pytest.mark.parametrize("kind", [OwnL1, OwnOnAlphabet])
 def test_own_penalty_folds_in(kind):
     """Rows fold in as with L1; an alphabet brings a line and with it a curvature below 1."""
     x = si.solve(PLAIN, "apg", tol=1e-10, max_iter=2000).x
@@ -168,13 +155,13 @@ def test_own_penalty_folds_in(kind):
     found = fold_in(problem, x.V, shrinkage(problem, x))
     assert_allclose(found @ x.V.T, ours @ x.V.T, atol=1e-4)
     bend = curvatures(problem.discrete, SHAPE[1])
-    assert (bend == 1).all() if kind is Own else ((bend > 0) & (bend < 1)).all()
+    assert (bend == 1).all() if kind is OwnL1 else ((bend > 0) & (bend < 1)).all()
 
 
 def test_own_penalty_is_forecast():
     """A forecast counts the tiles of a user's penalty, and times them."""
     observations = ratings((600, 500), observed=0.05)
-    own, ours = (forecast(si.Problem(observations, si.Nuclear(9.0), one), "apg") for one in (Own(), L1))
+    own, ours = (forecast(si.Problem(observations, si.Nuclear(9.0), one), "apg") for one in (OwnL1(), L1))
     assert own.work.flops["tiles"] == ours.work.flops["tiles"] > 0
     assert own.seconds is not None
     assert own.seconds > 0
@@ -194,12 +181,12 @@ def test_own_penalty_on_a_sample(monkeypatch):
 
 def test_own_penalty_resumes_with_the_same_bits(tmp_path):
     """A checkpoint knows the penalty by its class and its strength: it goes on, and refuses another strength."""
-    path, problem = tmp_path / "run", with_penalty(Own())
+    path, problem = tmp_path / "run", with_penalty(OwnL1())
     whole = si.solve(problem, "apg", max_iter=8, tol=0)
     si.solve(problem, "apg", max_iter=3, tol=0, checkpoint=path)
-    resumed = si.solve(with_penalty(Own()), "apg", max_iter=8, tol=0, checkpoint=path)
+    resumed = si.solve(with_penalty(OwnL1()), "apg", max_iter=8, tol=0, checkpoint=path)
     assert np.array_equal(resumed.x.to_dense(), whole.x.to_dense())
-    for other in (Own(xi=0.3), OwnOnAlphabet(), L1):
+    for other in (OwnL1(xi=0.3), OwnOnAlphabet(), L1):
         with pytest.raises(ValueError, match="discrete differs"):
             si.solve(with_penalty(other), "apg", max_iter=9, tol=0, checkpoint=path)
 
@@ -207,7 +194,7 @@ def test_own_penalty_resumes_with_the_same_bits(tmp_path):
 def test_own_penalty_in_the_estimator():
     """SnapImputer takes a user's penalty and fills the table as with L1."""
     table, options = ratings((30, 20)), {"lam": 2.0, "center": None, "max_iter": 40}
-    filled = [si.SnapImputer("1:5", discrete=one, **options).fit_transform(table) for one in (Own(), L1)]
+    filled = [si.SnapImputer("1:5", discrete=one, **options).fit_transform(table) for one in (OwnL1(), L1)]
     assert np.array_equal(*filled)
 
 
@@ -227,6 +214,43 @@ def test_a_penalty_of_all_entries_together():
     assert problem.objective(decomposed, "P") == pytest.approx(problem.objective(optimum, "P"), rel=1e-3)
 
 
+class OwnWell(MajorisedPenalty):
+    """`FractionalL0` by its interface alone: a penalty with an α and a majoriser that is another class."""
+
+    def __init__(self, alpha: float, xi: float = 0.1) -> None:
+        self.ours, self.alpha, self.xi = si.FractionalL0("1:5", xi, alpha), alpha, xi
+
+    @property
+    def widest(self) -> float:
+        return self.ours.widest
+
+    def with_alpha(self, alpha: float) -> OwnWell:
+        return OwnWell(alpha, self.xi)
+
+    def value(self, x: ArrayLike) -> np.ndarray:
+        return self.ours.value(x)
+
+    def prox(self, x: ArrayLike, step: float = 1.0) -> np.ndarray:
+        return self.ours.prox(x, step)
+
+    def majorised(self, x: ArrayLike, anchor: ArrayLike, step: float = 1.0) -> np.ndarray:
+        return self.ours.majorised(x, anchor, step)
+
+    def slope(self, x: ArrayLike) -> np.ndarray:
+        return self.ours.slope(x)
+
+
+def test_own_majoriser():
+    """MM and anneal take any penalty that supplies what they need, and do with it what they do with FractionalL0."""
+    both = [with_penalty(one) for one in (OwnWell(0.1), si.FractionalL0("1:5", xi=0.1, alpha=0.1))]
+    own, ours = (solved(one, "mm") for one in both)
+    assert_allclose(own.history["joint"], ours.history["joint"], rtol=1e-12)
+    assert np.array_equal(own.x.to_dense(), ours.x.to_dense())
+    paths = [list(si.solvers.anneal(one, "soft-impute", steps=3, max_iter=5, tol=0)) for one in both]
+    assert [point.alpha for point in paths[0]] == [point.alpha for point in paths[1]]
+    assert_allclose(paths[0][-1].result.x.to_dense(), paths[1][-1].result.x.to_dense(), atol=1e-8)
+
+
 # ---------------------------------------------------------------- or is refused
 def test_functions_that_do_not_act_on_entries_are_refused():
     """A penalty of all entries together that is no JointPenalty is refused when the problem is made, by its name."""
@@ -237,7 +261,7 @@ def test_functions_that_do_not_act_on_entries_are_refused():
 def test_a_prox_of_another_shape_is_refused():
     """A prox that does not return as many entries is refused, by its name."""
 
-    class Short(Own):
+    class Short(OwnL1):
         def prox(self, x: ArrayLike, step: float = 1.0) -> np.ndarray:
             return super().prox(x, step)[:1]
 
@@ -248,7 +272,7 @@ def test_a_prox_of_another_shape_is_refused():
 @pytest.mark.parametrize(("missing", "left"), [("prox", "value"), ("value", "prox")])
 def test_a_penalty_without_one_of_the_two_is_no_penalty(missing, left):
     """A class that lacks the value or the prox cannot be made, and Python says which."""
-    half: Any = type("Half", (DiscretePenalty,), {left: getattr(Own, left)})
+    half: Any = type("Half", (DiscretePenalty,), {left: getattr(OwnL1, left)})
     with pytest.raises(TypeError, match=f"Half.*{missing}"):
         half()
 
@@ -256,8 +280,8 @@ def test_a_penalty_without_one_of_the_two_is_no_penalty(missing, left):
 def test_a_certificate_needs_the_least_value():
     """certify names the property that is missing; with it the gap is that of L1."""
     x = si.solve(PLAIN, "apg", tol=1e-9, max_iter=2000).x
-    with pytest.raises(TypeError, match="Own lacks the property `least`"):
-        si.certify(with_penalty(Own()), x)
+    with pytest.raises(TypeError, match="OwnL1 lacks the property `least`"):
+        si.certify(with_penalty(OwnL1()), x)
     own, ours = (si.certify(with_penalty(one), x) for one in (OwnOnAlphabet(), L1))
     assert own.bound == pytest.approx(ours.bound, rel=1e-9)
 
@@ -265,18 +289,18 @@ def test_a_certificate_needs_the_least_value():
 def test_majorise_minimise_and_annealing_name_what_they_need():
     """MM and anneal refuse a penalty without a majoriser or an α."""
     with pytest.raises(ValueError, match=r"MM needs the discrete penalty FractionalL0"):
-        si.solve(with_penalty(Own()), "mm")
-    with pytest.raises(ValueError, match=r"not Own\(xi=0\.2\)"):
-        si.solve(with_penalty(Own()), "mm")
+        si.solve(with_penalty(OwnL1()), "mm")
+    with pytest.raises(ValueError, match=r"not OwnL1\(xi=0\.2\)"):
+        si.solve(with_penalty(OwnL1()), "mm")
     with pytest.raises(TypeError, match="only FractionalL0 has an α"):
-        next(si.solvers.anneal(with_penalty(Own())))
+        next(si.solvers.anneal(with_penalty(OwnL1())))
 
 
 @pytest.mark.parametrize("columns", [False, True])
 def test_own_penalty_on_torch(columns):
     """Torch applies a user's numpy functions through the memory of the host: the answer is that of numpy."""
     pytest.importorskip("torch", reason="torch is not installed")
-    own = si.ByColumn([L1, Own()], np.arange(SHAPE[1]) % 2) if columns else Own()
+    own = si.ByColumn([L1, OwnL1()], np.arange(SHAPE[1]) % 2) if columns else OwnL1()
     there = solved(with_penalty(own), "apg", backend="torch:cpu")
     here = solved(with_penalty(L1), "apg")
     assert_allclose(there.x.to_dense(), here.x.to_dense(), atol=1e-8)
@@ -286,13 +310,13 @@ def test_own_penalty_on_torch(columns):
 def test_a_model_of_an_own_penalty_is_not_saved(tmp_path: Path):
     """A file of a model takes classes that it can make again, and refuses others by name."""
     table = ratings((30, 20), observed=0.7)
-    imputer = si.SnapImputer("1:5", discrete=Own(), lam=2.0, center=None).fit(table)
-    with pytest.raises((TypeError, ValueError), match="Own"):
+    imputer = si.SnapImputer("1:5", discrete=OwnL1(), lam=2.0, center=None).fit(table)
+    with pytest.raises((TypeError, ValueError), match="OwnL1"):
         imputer.save(tmp_path / "model.snap")
 
 
 def test_strength_zero_leaves_an_own_penalty_out():
     """With ξ = 0 a user's penalty is no discrete term."""
-    nothing = with_penalty(Own(xi=0.0))
+    nothing = with_penalty(OwnL1(xi=0.0))
     assert not nothing.is_discrete
     assert isinstance(L1, CellPenalty)

@@ -114,7 +114,8 @@ def tune(
     few = cells.too_few
     _check_folds(cv)
     lam = _check_strength("lam", lam, recipes[0].lam_is_open, f"spectral={spectral!r}")
-    xi = _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
+    without = discrete is None and xi == 0  # no penalty of no strength: nothing contradicts
+    xi = 0.0 if without else _check_strength("xi", xi, recipes[0].xi_is_open, f"discrete={discrete!r}")
     lam, xi = _without_use(solver, lam, xi)
     _refuse_early(cells, recipes[0], solver, xi)
     if not few:

@@ -25,6 +25,7 @@ from tests.app.cli.running import (
     gaps,
     get,
     left_over,
+    one_line,
     put,
     whole,
 )
@@ -292,3 +293,13 @@ def test_what_was_inferred_is_shown(snap, wide_csv):
     assert done.code == 1
     assert "say what a cell can hold with --alphabet. In wide.csv was found: 10 columns: 1, 2," in done.err
     assert not Path("no.csv").exists()
+
+
+def test_no_penalty_takes_no_strength(snap, wide_frame):
+    """--discrete none with --xi 0 contradicts nothing; with another --xi it is refused in the command's words."""
+    put("in.csv", wide_frame)
+    without = ["complete", "in.csv", "-a", "1:5", "--lam", "2", "--center", "mean", "--discrete", "none", "-q"]
+    snap(*without, "-o", "auto.csv")
+    snap(*without, "-o", "zero.csv", "--xi", "0")
+    assert Path("zero.csv").read_bytes() == Path("auto.csv").read_bytes()
+    one_line(snap(*without, "-o", "more.csv", "--xi", "0.1", ok=False), "--xi 0.1 has no use with", "--xi auto")
