@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from snapimpute.data.observations import Observations
     from snapimpute.estimator import tuning
     from snapimpute.estimator.evaluation import evaluate
-    from snapimpute.estimator.imputer import SnapImputer, complete, load
+    from snapimpute.estimator.imputer import SnapImputer
+    from snapimpute.estimator.shortcuts import complete, load
     from snapimpute.evaluation import baselines, metrics
     from snapimpute.linalg import LowRank
     from snapimpute.penalties import (
@@ -56,7 +57,8 @@ _NAMES = {
     "cluster": "backends",
     "evaluate": "estimator.evaluation",
     **dict.fromkeys(("Result", "certify", "forecast", "solve"), "solvers"),
-    **dict.fromkeys(("SnapImputer", "complete", "load"), "estimator.imputer"),
+    "SnapImputer": "estimator.imputer",
+    **dict.fromkeys(("complete", "load"), "estimator.shortcuts"),
     **dict.fromkeys(("L0", "L1", "L2", "ByColumn", "ComposedL1", "FractionalL0", "Lp", "Ridge"), "penalties"),
     **dict.fromkeys(("MCP", "SCAD", "CappedL1", "LogSum", "Nuclear", "Rank", "TruncatedNuclear"), "penalties"),
 }

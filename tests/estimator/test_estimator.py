@@ -28,7 +28,7 @@ import snapimpute as si
 from snapimpute import Alphabet, Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import SparseTable, read_table
-from snapimpute.estimator import imputer as estimator
+from snapimpute.estimator import _fitting
 from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator.decide import SymbolRule
 from snapimpute.estimator.model import Predictions
@@ -355,7 +355,7 @@ def test_nothing_is_tuned_when_everything_is_given(monkeypatch, X):
     monkeypatch.setattr(tuned_spec, "Search", fail)
     imputer = si.SnapImputer("1:5", **GIVEN).fit(X)
     with monkeypatch.context() as patch:
-        patch.setattr(estimator, "Search", fail)
+        patch.setattr(_fitting, "Search", fail)
         assert si.SnapImputer("1:5", decide="nearest", **GIVEN).fit(X).choice_ is None
         with pytest.raises(AssertionError, match="tuned"):
             si.SnapImputer("1:5", **GIVEN).fit(X)
@@ -830,6 +830,6 @@ def test_import_is_light():
         "import sys, snapimpute as si; "
         "heavy = {'sklearn', 'pandas', 'polars', 'narwhals', 'pyarrow'} & set(sys.modules); "
         "assert not heavy, heavy; assert {'SnapImputer', 'complete'} <= set(dir(si)) & set(si.__all__); "
-        "assert si.complete.__module__ == si.SnapImputer.__module__ == 'snapimpute.estimator.imputer'"
+        "assert si.complete.__module__ == 'snapimpute.estimator.shortcuts'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)  # noqa: S603

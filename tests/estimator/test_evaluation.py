@@ -15,7 +15,7 @@ from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.evaluation import Evaluation, _baselines, _column_modes, _rounded, _way, check, evaluate
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.offsets import DAMPING
+from snapimpute.estimator.offsets import DAMPING, KnownCells
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 
@@ -71,7 +71,7 @@ def test_hidden_cells_stand_in_the_order_of_the_table():
 )
 def test_baselines(label, estimate, symbols):
     """Estimates, symbols and all scores of each, on a table of six known and four hidden cells."""
-    way = {one.label: one for one in _baselines(KNOWN, HIDDEN, FIVE, ONES)}[label]
+    way = {one.label: one for one in _baselines(KNOWN, HIDDEN, FIVE, ONES, KnownCells(KNOWN))}[label]
     np.testing.assert_allclose(way.estimate, estimate)
     np.testing.assert_array_equal(way.symbols, symbols)
     right = [a == b for a, b in zip(symbols, TRUTH, strict=True)]
@@ -85,7 +85,9 @@ def test_baselines(label, estimate, symbols):
 
 def test_damped_biases():
     """The minimiser of the documented sum of squares, checked by its normal equations."""
-    way = {one.label: one for one in _baselines(KNOWN, HIDDEN, FIVE, ONES)}["damped biases, rounded"]
+    way = {one.label: one for one in _baselines(KNOWN, HIDDEN, FIVE, ONES, KnownCells(KNOWN))}[
+        "damped biases, rounded"
+    ]
     mean, (damp_rows, damp_cols) = KNOWN.values.mean(), DAMPING
     size = 4 + 3
     A, b = np.zeros((size, size)), np.zeros(size)

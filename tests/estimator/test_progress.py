@@ -104,16 +104,6 @@ def test_labels_are_saved_with_the_model(tmp_path, labels):
     assert again.source_ == imputer.source_
 
 
-def test_labels_go_when_the_table_grows():
-    """What is new has none, and half a list of labels would be wrong."""
-    imputer = si.SnapImputer("1:5", **GIVEN).fit(NAMED)
-    imputer.partial_fit([3], [4], [5.0])
-    assert imputer.row_labels_ is not None
-    imputer.partial_fit([30], [4], [5.0])
-    assert imputer.row_labels_ is None
-    assert imputer.col_labels_ is None
-
-
 # -------------------------------------------------------------------- progress
 def test_progress_is_called_with_every_candidate():
     """As each is scored: both centres, all λ and ξ; those of the centre that was kept are in the choice, in order."""
@@ -265,7 +255,7 @@ def test_an_interrupted_last_fit_is_not_followed_by_another(monkeypatch):
         if info.iteration == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("snapimpute.estimator.imputer.Search", lambda *args, **more: pytest.fail("a further fit"))
+    monkeypatch.setattr("snapimpute.estimator._fitting.Search", lambda *args, **more: pytest.fail("a further fit"))
     imputer = si.SnapImputer("1:5", callback=stop, **GIVEN)
     with pytest.raises(KeyboardInterrupt):
         imputer.fit(DATA)

@@ -1,4 +1,4 @@
-"""A table is read once: one conversion for each column, one reading and one interpretation of each file."""
+"""A table is read once, and no split or bias fit of the same cells is computed twice."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from snapimpute.app.io import read, triplets, wide
 from snapimpute.data import cells, tables
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import imputer
+from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
 
 pytestmark = pytest.mark.slow
 
@@ -143,3 +144,78 @@ def test_new_rows_are_read_once(counts, tmp_path):
     done = CliRunner().invoke(app, ["predict", model, path, "-o", out])
     assert done.exit_code == 0, done.output
     assert (counts["files"], counts["texts cut"], counts["tables"], counts["columns interpreted"]) == (1, 1, 1, 5)
+
+
+# -------------------------------------------------------------------- computing once
+@pytest.fixture
+def computed(monkeypatch) -> Counter[tuple[str, Any]]:
+    """How often each split and each fit of biases or a mean was computed, by its cells and parameters."""
+    found: Counter[tuple[str, Any]] = Counter()
+
+    def cells(one: Observations) -> tuple[bytes, ...]:
+        return one.rows.tobytes(), one.cols.tobytes(), one.values.tobytes()
+
+    def count(owner: Any, name: str, called: str) -> None:
+        real = getattr(owner, name)
+        bound = owner is not Observations
+
+        def counting(*args: Any, **options: Any) -> Any:
+            found[called, (cells(args[0]), *args[1:], *options.items())] += 1
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, staticmethod(counting) if bound else counting)
+
+    count(DampedBiases, "fit", "bias fits")
+    count(ConstantMean, "fit", "means")
+    count(Observations, "split", "splits")
+    count(Observations, "kfold", "folds")
+    return found
+
+
+def totals(computed: Counter[tuple[str, Any]]) -> dict[str, int]:
+    """The numbers of computations, none of which may be done twice."""
+    assert set(computed.values()) == {1}
+    return dict(Counter(called for called, _ in computed))
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, {"splits": 1, "bias fits": 9, "means": 2}),  # 9 dampings of the biases; the mean is then taken
+        ({"center": "mean"}, {"splits": 1, "means": 2}),
+        ({"center": "biases", **GIVEN}, {"splits": 1, "bias fits": 10, "means": 1}),
+        ({"center": "biases", "cv": 3}, {"splits": 1, "folds": 1, "bias fits": 13, "means": 1}),
+        ({"center": "rows", "discrete": "l0"}, {"splits": 1, "bias fits": 6, "means": 1}),
+        ({"center": None}, {"splits": 1, "means": 1}),
+    ],
+)
+def test_complete_splits_and_centres_once(computed, counts, params, expected):
+    """Damping, tuning and calibration share one split, and every λ and ξ the offsets of the same cells."""
+    si.complete(pd.DataFrame(NUMBERS, columns=NAMES), "1:5", **params)
+    assert totals(computed) == expected
+    assert (counts["tables"], counts["columns as numbers"], counts["columns interpreted"]) == (1, 5, 5)
+
+
+@pytest.mark.parametrize("center", ["mean", "biases"])
+def test_evaluate_shares_what_its_fits_have_in_common(computed, counts, center):
+    """The plain fit beside ours and the baselines take the damping, the offsets and the biases of ours."""
+    rows, cols = np.nonzero(~np.isnan(NUMBERS))
+    known = Observations.from_coo(rows, cols, NUMBERS[rows, cols], NUMBERS.shape)
+    found = si.evaluate(known, si.SnapImputer("1:5", center=center, lam=0.5, xi=0.01))
+    assert found.imputer.xi_ > 0  # so that there is a plain fit
+    fits = {"mean": 2, "biases": 12}[center]  # two are of the baselines
+    assert totals(computed)["bias fits"] == fits
+    assert totals(computed)["splits"] == 2  # the hidden cells, and those to calibrate on
+    assert counts["tables"] == 1
+
+
+def test_a_command_with_a_report_computes_once(computed, counts, tmp_path):
+    """One reading, one interpretation; a split for the fit, and two for the report, which hides other cells."""
+    path, _ = written(tmp_path)
+    options = ["--alphabet", "1:5", "--report", str(tmp_path / "report.html")]
+    done = CliRunner().invoke(app, ["complete", path, "-o", str(tmp_path / "out.csv"), *options])
+    assert done.exit_code == 0, done.output
+    assert totals(computed) == {"splits": 3, "bias fits": 11, "means": 4}
+    assert (counts["files"], counts["texts cut"], counts["texts interpreted"]) == (1, 1, 1)
+    assert counts["columns as numbers"] == counts["columns interpreted"] == 5
+    assert counts["tables"] == 2  # the file's, and the cells that the report does not hide

@@ -266,3 +266,64 @@ def test_predict_takes_a_table():
     np.testing.assert_array_equal(imp.predict_mean(X).ravel(), said.mean(rows, cols))
     assert imp.predict_proba(X).shape == (4, 4, 5)
     np.testing.assert_array_equal(imp.transform(X), np.where(np.isnan(X), imp.predict(X), X))
+
+
+# -------------------------------------------------------------------- labels
+NAMED = Observations.from_dense(
+    [[5, 4, NAN, 1], [NAN, 4, 1, 1], [1, NAN, 5, 5], [1, 1, 5, NAN]],
+    row_labels=["Ann", "Bob", "Cem", "Dia"],
+    col_labels=[10, 20, 30, 40],
+)
+QUICK = {"lam": 1.0, "xi": 0.0, "center": "mean"}
+
+
+def test_labels_survive_more_data(tmp_path):
+    """Known labels stay, new rows and columns are named by their position, and files and predictions keep both."""
+    imputer = si.SnapImputer("1:5", **QUICK).fit(NAMED)
+    imputer.partial_fit([3], [0], [5.0])
+    assert imputer.row_labels_.tolist() == ["Ann", "Bob", "Cem", "Dia"]
+    imputer.partial_fit([4, 5, 0], [0, 1, 4], [5.0, 1.0, 3.0])
+    rows, cols = ["Ann", "Bob", "Cem", "Dia", "row 4", "row 5"], [10, 20, 30, 40, "column 4"]
+    imputer.save(tmp_path / "m.snap")
+    for one in (imputer, si.load(tmp_path / "m.snap")):
+        assert one.row_labels_.tolist() == rows
+        assert one.col_labels_.tolist() == cols
+        at = one.row_labels_.tolist().index("row 4"), one.col_labels_.tolist().index(20)
+        assert one.predict(*at) == imputer.predict(4, 1)
+
+
+def test_new_labels_can_be_given():
+    """They name the new rows and columns; a table of observations brings its own."""
+    imputer = si.SnapImputer("1:5", **QUICK).fit(NAMED)
+    imputer.partial_fit([4], [4], [5.0], row_labels=["Eva"], col_labels=[50])
+    assert imputer.row_labels_.tolist() == ["Ann", "Bob", "Cem", "Dia", "Eva"]
+    assert imputer.col_labels_.tolist() == [10, 20, 30, 40, 50]
+    assert imputer.col_labels_.dtype.kind == "i"
+    more = Observations.from_dense([[1, 1, 5, NAN, 3]], row_labels=["Fay"])
+    assert imputer.partial_fit(more).row_labels_[-1] == "Fay"
+
+
+def test_labels_given_later_name_the_earlier_rows_by_position():
+    """A model without labels gets some for all its rows when new ones have them, and has none before."""
+    imputer = si.SnapImputer("1:5", **QUICK).fit(NAMED.to_sparse())
+    assert imputer.partial_fit([4], [0], [5.0]).row_labels_ is None
+    imputer.partial_fit([5], [0], [5.0], row_labels=["Eva"])
+    assert imputer.row_labels_.tolist() == ["row 0", "row 1", "row 2", "row 3", "row 4", "Eva"]
+    assert imputer.col_labels_ is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "message"),
+    [
+        (["a", "b"], ["c", "d"], r"row_labels must hold 1 label\(s\), one for each new row, got \['c', 'd'\]"),
+        (["a", "row 2"], None, "the label 'row 2' is taken, so a new row cannot have it: give row_labels="),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused_before_the_fit(labels, given, message):
+    """One label for each new row, and none twice; the model stays as it was."""
+    table = Observations.from_dense([[5, 4], [1, 5]], row_labels=labels)
+    imputer = si.SnapImputer("1:5", **QUICK).fit(table)
+    with pytest.raises(ValueError, match=message):
+        imputer.partial_fit([2], [0], [5.0], row_labels=given)
+    assert imputer.left_.shape[0] == 2
+    assert imputer.row_labels_.tolist() == labels

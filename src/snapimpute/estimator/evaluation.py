@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,15 +12,17 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
+from snapimpute.estimator._fitting import FitData, Manner, fit_table
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.model import in_units
 from snapimpute.estimator.offsets import DAMPING, Center, KnownCells
+from snapimpute.estimator.tuned import TunedSpec
+from snapimpute.estimator.tuning import Choice
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 
 __all__ = ["Evaluation", "Way", "check", "evaluate"]
 
-FitFunction = Callable[[SnapImputer, Observations], Any]
+FitFunction = Callable[[SnapImputer, FitData], Any]
 
 SHARE = 0.2
 CHECK_SEED = 1
@@ -157,7 +159,8 @@ def evaluate(
     random_state : int
         Seed of their choice.
     fit : callable
-        Fits the copy to what is left; another one may go on after an interruption.
+        Fits the copy to the cells that are left, as `SnapImputer.fit` takes them; another
+        one may go on after an interruption.
 
     Examples
     --------
@@ -191,10 +194,11 @@ def _compared(
     imputer: SnapImputer,
     *,
     strict: bool,
-    choice: Any = None,
+    choice: Choice | None = None,
     fit: FitFunction = SnapImputer.fit,
 ) -> Evaluation:
-    fit(imputer, known)
+    data = imputer._read(known)
+    fit(imputer, data)
     book = ColumnSchema.of(imputer.alphabet_, known.shape[1])
     known, hidden = _on_symbols(known, book), _on_symbols(hidden, book)
     rows, cols = hidden.rows, hidden.cols
@@ -212,9 +216,11 @@ def _compared(
     ways = [_way("snapimpute", "ours", hidden, book, imputer.scale_, estimate, symbols)]
     plain = _plain(imputer, choice or imputer.choice_)
     if plain is not None:
-        estimate = plain.fit(known).predict_mean(rows, cols)
+        fitted = fit_table(data, plain, Manner("auto", imputer._options(), "nearest"))
+        fitted.announce(stacklevel=4)
+        estimate = fitted.model.fitted.mean(rows, cols)
     ways.append(_rounded("plain low rank, rounded", "rounding", hidden, book, imputer.scale_, estimate))
-    ways += _baselines(known, hidden, book, imputer.scale_)
+    ways += _baselines(known, hidden, book, imputer.scale_, data.known)
     return Evaluation(imputer, book, known, hidden, tuple(ways), tuple(proba), strict)
 
 
@@ -228,18 +234,13 @@ def _on_symbols(observations: Observations, book: ColumnSchema) -> Observations:
     return observations.with_values(values)
 
 
-def _plain(imputer: SnapImputer, choice: Any) -> SnapImputer | None:
-    """The best without a discrete penalty; None if that is the fit there is."""
+def _plain(imputer: SnapImputer, choice: Choice | None) -> TunedSpec | None:
+    """Return the best specification without a discrete penalty; None if that was fitted."""
     verdict = None if choice is None else choice.verdict
     lam = imputer.lam_ if verdict is None else verdict.plain.lam
     if imputer.xi_ == 0 and lam == imputer.lam_:
         return None
-    settings: dict[str, Any] = {"discrete": None, "weights": None, "xi": "auto", "solver": "auto"}
-    settings |= {"decide": "nearest", "min_confidence": 0.0}
-    settings |= {"center": imputer.center_, "callback": None, "progress": None}
-    if isinstance(imputer.spectral, str):
-        settings["lam"] = lam
-    return _copy(imputer, **settings)
+    return TunedSpec(replace(imputer._tuned.spec, discrete=None, weights=None), lam, 0.0)
 
 
 def _copy(imputer: SnapImputer, **changes: Any) -> SnapImputer:
@@ -247,7 +248,9 @@ def _copy(imputer: SnapImputer, **changes: Any) -> SnapImputer:
     return SnapImputer(**{**imputer.get_params(deep=False), **changes})
 
 
-def _baselines(known: Observations, hidden: Observations, book: ColumnSchema, scale: Array) -> list[Way]:
+def _baselines(
+    known: Observations, hidden: Observations, book: ColumnSchema, scale: Array, units: KnownCells
+) -> list[Way]:
     """What takes no model of the table: usual symbols, means, biases."""
     out = []
     if book.one is not None:
@@ -256,7 +259,7 @@ def _baselines(known: Observations, hidden: Observations, book: ColumnSchema, sc
         out.append(_way("most common symbol", "baseline", hidden, book, scale, common, common))
     modes = _column_modes(known, book)[hidden.cols]
     out.append(_way("most common of the column", "baseline", hidden, book, scale, modes, modes))
-    units, at = KnownCells(in_units(known, scale)), (hidden.rows, hidden.cols)
+    at = hidden.rows, hidden.cols
     centers: dict[str, Center] = {"mean of the column, rounded": "columns", "damped biases, rounded": "biases"}
     for label, center in centers.items():
         damping = (DAMPING[0], 0.0) if center == "columns" else DAMPING

@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from snapimpute.backends import backend_named
 from snapimpute.base.display import html_of
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
-from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.checks import Labels
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
-from snapimpute.estimator.decide import Decide, SymbolRule, check_confidence, check_decide
-from snapimpute.estimator.files import read_model, write_model
-from snapimpute.estimator.model import Model, Predictions, in_units
-from snapimpute.estimator.offsets import HELD_OUT, Center, KnownCells
-from snapimpute.estimator.spec import BoundSpec, Weights
+from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hidden_score, recommended
+from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
+from snapimpute.estimator.decide import Decide, check_confidence, check_decide
+from snapimpute.estimator.files import write_model
+from snapimpute.estimator.model import Predictions
+from snapimpute.estimator.offsets import Center
+from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
-from snapimpute.estimator.tuning import Candidate, Metric, Search
-from snapimpute.estimator.update import grown, merged, new_cells
+from snapimpute.estimator.tuning import Candidate, Metric
+from snapimpute.estimator.update import grown_labels, merged, new_cells
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Result, Solver
+from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver
 
 logger = logging.getLogger("snapimpute")
 
-_SHOWN_VALUES = 20
 METRICS: dict[Decide, Metric] = {"accuracy": "error", "mae": "mae", "rmse": "rmse", "nearest": "error"}
 
 
@@ -253,66 +250,50 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If it is interrupted; the best so far is kept. An interruption of the
             tuning goes on to the last fit, which takes another one.
         """
-        table = self._read(X)
-        self._fit(table.given, table)
+        self._fit(self._read(X))
         return self
 
     def fit_transform(self, X: Any, y: None = None) -> Any:
         """Fit to a table and return it filled."""
-        table = self._read(X)
-        table.check_fillable()  # before a long fit, not after it
-        self._fit(table.given, table)
-        return self._filled(table)
+        data = self._read(X)
+        data.table.check_fillable()  # before a long fit, not after it
+        self._fit(data)
+        return self._filled(data.table)
 
-    def _read(self, X: Any) -> Table:
+    def _read(self, X: Any) -> FitData:
         """Take in a table to fit; one that was read by the same alphabet is taken as it is."""
-        if isinstance(X, Table):
+        if isinstance(X, FitData):
             return X
+        if isinstance(X, Table):
+            return FitData(X)
         if self.continuous not in ("fit", "passthrough"):
             raise ArgumentError.must("continuous", self.continuous, 'be "fit" or "passthrough"')
         if isinstance(self.missing, str) or not isinstance(self.missing, Sequence | np.ndarray):
             raise ArgumentError.must("missing", self.missing, 'be a list of values such as [-99, "?"]')
         if self.alphabet is None:
-            raise _no_alphabet(read_table(X, "infer", missing=self.missing))
+            raise no_alphabet(read_table(X, "infer", missing=self.missing))
         table = read_table(X, self.alphabet, missing=self.missing, leave=self.continuous == "passthrough")
         logger.info("alphabet: %s", table.schema.describe())
-        return table
+        return FitData(table)
 
-    def _fit(self, X: Any, table: Table) -> None:
-        decide, sure = check_decide(self.decide), check_confidence(self.min_confidence, self.decide)
-        backend_named(self.backend)  # said before anything is computed, if it is not there
-        options = self._options()
-        validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
-        book, observed = table.schema, table.observations()
-        scale = book.scale(observed.cols, observed.values)
-        known = KnownCells(in_units(observed, scale))
-        tuned, stopped = self._settled(known, book.one or book.scaled(scale), METRICS[decide], options)
-        if tuned.choice is not None:
-            known = KnownCells(known.observations)  # the splits of the tuning are needed no more
-        bound = tuned.spec.bind(known)
-        result = tuned.fit(bound, self.solver, options, callback=self.callback)
-        stopped |= result.status.code == "interrupted"  # no further fit then
-        held_out: list[tuple[Observations, Array]] = []
-        try:
-            held_out = self._held_out(bound, scale, tuned, options) if tuned.choice or not stopped else []
-        except KeyboardInterrupt:  # which came too late for the fit: that is kept
-            stopped = True
-        rule = SymbolRule.fit(book, decide, observed, held_out, sure)
-        labelled = X if isinstance(X, Observations) else None
+    def _fit(self, data: FitData) -> None:
+        manner = self._manner()
+        backend_named(self.backend)  # an error before anything is computed, if it is not there
+        given = data.table.given
+        validate_data(self, given, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
+        tuned, stopped = self._settled(data, manner)
+        fitted = fit_table(data, tuned, manner, stopped=stopped)
+        labelled = given if isinstance(given, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
-        self._keep(tuned, result, Model.of(book, scale, observed, bound, tuned, result, rule), observed)
-        if stopped:
-            raise KeyboardInterrupt("interrupted: the best so far is kept")
+        self._keep(fitted)
 
-    def _settled(
-        self, known: KnownCells, alphabet: Alphabet | ColumnSchema, metric: Metric, options: FitOptions
-    ) -> tuple[TunedSpec, bool]:
-        """What was "auto" chosen, and whether that was interrupted."""
+    def _settled(self, data: FitData, manner: Manner) -> tuple[TunedSpec, bool]:
+        """Choose everything that is "auto"; the second is whether that was interrupted."""
         try:
             tuned = tune(
-                known,
-                alphabet,
+                data.known,
+                data.alphabet,
                 spectral=self.spectral,
                 discrete=self.discrete,
                 weights=self.weights,
@@ -320,15 +301,19 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 xi=self.xi,
                 center=self.center,
                 solver=self.solver,
-                metric=metric,
+                metric=METRICS[manner.decide],
                 cv=self.cv,
-                options=options,
+                options=manner.options,
                 progress=self.progress,
             )
             return tuned, False
         except TuningInterruptedError as err:
             logger.warning("%s: the best so far is fitted", err)
             return err.tuned, True
+
+    def _manner(self) -> Manner:
+        decide, sure = check_decide(self.decide), check_confidence(self.min_confidence, self.decide)
+        return Manner(self.solver, self._options(), decide, sure, self.callback)
 
     def _options(self) -> FitOptions:
         return FitOptions(
@@ -341,26 +326,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             random_state=self.random_state,
         )
 
-    def _held_out(
-        self, bound: BoundSpec, scale: Array, tuned: TunedSpec, options: FitOptions
-    ) -> list[tuple[Observations, Array]]:
-        """Cells that were held out with their estimates, to calibrate on: those of the tuning, or of one more fit."""
-        if self.decide == "nearest" or bound.cells.too_few:
-            return []
-        choice = tuned.choice
-        if choice is None:
-            folds = bound.cells.folds(seed=options.random_state)
-            search = Search(tuned.spec, folds, solver=self.solver, options=options.coarse())
-            choice = search.plain(tuned.lam, tuned.xi).choice()
-        return [
-            (one.observations.with_values(one.observations.values * units), one.estimate * units)
-            for one in choice.held_out
-            for units in (scale[one.observations.cols],)
-        ]
-
-    def _keep(self, tuned: TunedSpec, result: Result, model: Model, observed: Observations) -> None:
+    def _keep(self, fitted: Fitted) -> None:
+        tuned, model, result = fitted.tuned, fitted.model, fitted.result
         spec = tuned.spec
-        self._tuned, self._model, self._observed = tuned, model, observed
+        self._tuned, self._model, self._observed = tuned, model, fitted.observed
         self.alphabet_, self.scale_ = model.schema.by_column, model.scale
         self.center_, self.damping_ = spec.center, spec.damping
         self.choice_ = tuned.choice
@@ -372,10 +341,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.offsets_ = model.offsets
         self.solver_, self.solver_why_ = result.settings["solver"], result.settings["why"]
         self.n_iter_, self.status_, self.history_ = result.n_iter, result.status, result.history
-        if result.status.code == "interrupted":  # the best so far is kept, but a script must not go on with it
-            raise KeyboardInterrupt(result.status.message)
-        if result.status.advice:
-            warnings.warn(str(result.status), ConvergenceWarning, stacklevel=4)
+        fitted.announce(stacklevel=4)
 
     # ---------------------------------------------------------------- filling
     def transform(self, X: Any) -> Any:
@@ -439,20 +405,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "left_")
         table, model = self._read_again(X), self._model
-        rows, cols, values = table.cells()
-        if values.size < 2:
-            raise ValueError(f"a table with {values.size} observed cell(s) cannot be scored: some have to be hidden")
-        order = np.random.default_rng(self._options().random_state).permutation(values.size)
-        hidden, kept = np.split(order, [max(round(HELD_OUT * values.size), 1)])
-        folded = model.deciding(0.0).folded((rows[kept], cols[kept], values[kept]), table.shape[0])
-        found = folded.symbols(rows[hidden], cols[hidden])
-        off = (found - values[hidden]) / model.scale[cols[hidden]]
-        if model.rule.decide == "mae":
-            return -float(np.mean(np.abs(off)))
-        if model.rule.decide == "rmse":
-            return -float(np.sqrt(np.mean(off**2)))
-        discrete = model.schema.discrete[cols[hidden]]
-        return float(np.mean(np.where(discrete, np.abs(off) < 1e-9, -(off**2))))
+        return hidden_score(model, table, self._options().random_state)
 
     # ---------------------------------------------------------------- single cells
     def predict(self, rows: Any, cols: ArrayLike | None = None) -> NDArray[Any]:
@@ -468,15 +421,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             for all its cells, whose rows are folded in.
         """
         estimates, r, c, shape = self._asked(rows, cols)
-        symbols = estimates.symbols(r, c)
-        book = self._model.schema
-        if all(kind is None or kind.labels is None for kind in book.kinds):
-            return symbols.reshape(shape)
-        out = symbols.astype(object)
-        for kind, alphabet in enumerate(book.kinds):
-            inside = book.inside(kind, c)
-            out[inside] = symbols[inside] if alphabet is None else alphabet.decode(symbols[inside])
-        return out.reshape(shape)
+        return decoded(self._model, estimates.symbols(r, c), c).reshape(shape)
 
     def predict_mean(self, rows: Any, cols: ArrayLike | None = None) -> Array:
         """Return the estimates at the given cells before they become symbols, neither snapped nor held in range.
@@ -520,16 +465,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         array([2])
         """
         check_is_fitted(self, "left_")
-        r, _, shape = self._cells(row, self._model.schema.coded[0])
-        if shape:
-            raise ValueError(f"row must be one position, got shape {shape}")
-        if not isinstance(k, Integral) or k < 1:
-            raise ArgumentError.must("k", k, "be a whole number, at least 1")
-        open_ = self._model.schema.discrete.copy()
-        open_[self._observed.cols[slice(*self._observed.by_row.indptr[[r[0], r[0] + 1]])]] = False
-        cols = np.flatnonzero(open_)
-        scores = self._model.fitted.mean(np.full(cols.size, r[0]), cols)
-        return cols[np.argsort(-scores, kind="stable")[: int(k)]]
+        return recommended(self._model, self._observed, row, k)
 
     @property
     def estimates_(self) -> Predictions:
@@ -543,30 +479,23 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Cells of the fit, or all cells of a table, and what is said of them."""
         check_is_fitted(self, "left_")
         if cols is not None:
-            return self._model.fitted, *self._cells(rows, cols)
+            return self._model.fitted, *asked_cells(self._model, rows, cols)
         table = self._read_again(rows)
         table.check_fillable()
         cells = np.indices(table.shape).reshape(2, -1)
-        self._check_coded(cells[1])
+        check_coded(self._model, cells[1])
         return self._model.folded(table.cells(), table.shape[0]), cells[0], cells[1], table.shape
 
-    def _cells(self, rows: ArrayLike, cols: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
-        check_is_fitted(self, "left_")
-        r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
-        for index, size, name in ((r, self._model.shape[0], "rows"), (c, self._model.shape[1], "cols")):
-            if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
-                raise ValueError(
-                    f"{name} must be whole numbers between 0 and {size - 1}, positions in the fitted table"
-                )
-        self._check_coded(c)
-        return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
-
-    def _check_coded(self, cols: NDArray[Any]) -> None:
-        if cols.size and (alone := self._model.schema.which[cols] < 0).any():
-            raise ValueError(f"column {cols[alone][0]} was left alone by the fit, which says nothing of it")
-
     # ---------------------------------------------------------------- more data
-    def partial_fit(self, rows: Any, cols: ArrayLike | None = None, values: ArrayLike | None = None) -> SnapImputer:
+    def partial_fit(
+        self,
+        rows: Any,
+        cols: ArrayLike | None = None,
+        values: ArrayLike | None = None,
+        *,
+        row_labels: Labels | None = None,
+        col_labels: Labels | None = None,
+    ) -> SnapImputer:
         """Take in further observed cells, and go on from the fit there is, at the same strengths.
 
         A cell that was known gets the new value. Positions beyond the table that
@@ -580,30 +509,40 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         values : array
             Symbols, or labels where the alphabet has labels. Without values, the
             first argument is a table of further rows, or the first table to fit.
+        row_labels, col_labels : sequence, optional
+            Labels of the new rows and columns. A table of Observations brings those of
+            its rows. In a table with labels, a new row without one is called "row 30"
+            by its position, a new column "column 12".
+
+        Examples
+        --------
+        >>> table = Observations.from_dense([[5, 4, 1], [5, 5, 1], [1, 1, 5]], row_labels=["Ann", "Bob", "Cem"])
+        >>> imp = SnapImputer("1:5", lam=0.5, xi=0.0).fit(table)
+        >>> imp.partial_fit([3, 4], [0, 0], [1, 5]).row_labels_.tolist()
+        ['Ann', 'Bob', 'Cem', 'row 3', 'row 4']
         """
         if values is None and not hasattr(self, "left_"):
             return self.fit(rows)
         check_is_fitted(self, "left_")
         if values is None:
             new = self._read_again(rows).observations().below(self._model.shape[0])
+            if isinstance(rows, Observations) and row_labels is None:
+                row_labels = rows.row_labels
         elif not np.size(rows) and not np.size(cols) and not np.size(values):  # type: ignore[arg-type]
             return self
         else:
             named = hasattr(self, "feature_names_in_")
             new = new_cells(self._model.schema, rows, np.asarray(cols), values, may_grow=not named)
-        model, tuned = self._model, self._tuned
         observed = merged(self._observed, new)
-        more = observed.shape[1] - model.shape[1]
-        book = model.schema.widened(more)
-        scale = np.append(model.scale, np.ones(more))
-        bound = tuned.spec.bind(in_units(observed, scale))
-        start = grown(model, bound)
-        result = tuned.fit(bound, self.solver, self._options(), x0=start, callback=self.callback)
+        (m, n), (rows_now, cols_now) = self._model.shape, observed.shape
+        labels = (
+            grown_labels(self.row_labels_, row_labels, m, rows_now, "row"),
+            grown_labels(self.col_labels_, col_labels, n, cols_now, "column"),
+        )
+        fitted = fit_further(self._model, self._tuned, observed, self._manner())
         self.n_features_in_ = observed.shape[1]
-        if observed.shape != model.shape:  # what is new has no labels
-            self.row_labels_ = self.col_labels_ = None
-        rule = model.rule.again(book, observed)
-        self._keep(tuned, result, Model.of(book, scale, observed, bound, tuned, result, rule), observed)
+        self.row_labels_, self.col_labels_ = labels
+        self._keep(fitted)
         return self
 
     # ---------------------------------------------------------------- files
@@ -634,61 +573,3 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _html_repr(self) -> str:
         """What notebooks show where scikit-learn's ``display`` is "diagram", as by default."""
         return html_of(self)
-
-
-def load(path: str | os.PathLike[str]) -> SnapImputer:
-    """Read a model that `SnapImputer.save` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the file is no model, is damaged, or was written by a newer version.
-    """
-    out = SnapImputer()
-    for name, value in read_model(path).items():
-        setattr(out, name, value)
-    return out
-
-
-def complete(X: Any, alphabet: Any = None, **params: Any) -> Any:
-    """Fill the missing cells of a table with symbols of an alphabet.
-
-    Short for ``SnapImputer(alphabet, **params).fit_transform(X)``; everything
-    else is said at `SnapImputer`.
-
-    Parameters
-    ----------
-    X : array, sparse matrix or frame
-    alphabet : list, str, Alphabet, or a dict or list of such
-        For instance ``[0, 1]`` or ``"1:5"``.
-    **params
-        Parameters of `SnapImputer`.
-
-    Returns
-    -------
-    table
-        Of the same kind as X; a dense array if X is sparse.
-
-    Examples
-    --------
-    >>> complete([[1, 5, 5], [1, None, 5], [5, 1, None]], "1:5")
-    array([[1., 5., 5.],
-           [1., 5., 5.],
-           [5., 1., 1.]])
-    """
-    return SnapImputer(alphabet, **params).fit_transform(X)
-
-
-def _no_alphabet(table: Table) -> ArgumentError:
-    """Return the error for no alphabet, with the values found as one."""
-    one, hint, names = table.schema.one, "", []
-    found = [levels.values for levels in map(table.levels, range(table.shape[1])) if levels.count]
-    if one is not None:
-        names = one.names()
-    elif found and all(values.dtype.kind == "f" for values in found):
-        names = [f"{value:.15g}" for value in np.unique(np.concatenate(found)).tolist()]
-    if 0 < len(names) <= _SHOWN_VALUES:
-        shown = ", ".join(names)
-        hint = f"; the values found are {shown}, so alphabet=[{shown}] if there are no others"
-    told = f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'
-    return ArgumentError("alphabet", None, told)

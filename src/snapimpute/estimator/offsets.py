@@ -75,6 +75,10 @@ class KnownCells:
             self._folds[key] = [(KnownCells(kept), held) for kept, held in pairs]
         return self._folds[key]
 
+    def forget_folds(self) -> None:
+        """Let go of the splits, and of everything computed of them, to free their memory."""
+        self._folds.clear()
+
     @property
     def mean(self) -> float:
         """Mean of the values."""

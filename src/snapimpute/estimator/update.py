@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array, Index
 from snapimpute.data.cells import coded
-from snapimpute.data.checks import as_index, on_symbols
+from snapimpute.data.checks import Labels, as_index, check_labels, on_symbols
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.foldin import fold_in
@@ -58,6 +61,33 @@ def merged(old: Observations, new: Observations) -> Observations:
     _, first = np.unique(rows * n + cols, return_index=True)
     values = np.append(new.values, old.values)
     return Observations.from_coo(rows[first], cols[first], values[first], (m, n))
+
+
+def grown_labels(
+    labels: NDArray[Any] | None, given: Labels | None, old: int, new: int, lane: str
+) -> NDArray[Any] | None:
+    """Return the labels of a table that grew from ``old`` to ``new`` rows or columns; None if it never had any.
+
+    Examples
+    --------
+    >>> grown_labels(np.array(["Ann", "Bob"]), None, 2, 3, "row").tolist()
+    ['Ann', 'Bob', 'row 2']
+    """
+    argument = f"{lane[:3]}_labels"
+    if given is not None and len(given) != new - old:
+        raise ArgumentError.must(argument, list(given), f"hold {new - old} label(s), one for each new {lane}")
+    if given is None and (labels is None or new == old):
+        return labels
+    known = _generated(lane, 0, old) if labels is None else labels.tolist()
+    more = _generated(lane, old, new) if given is None else np.asarray(given).tolist()
+    if given is None and (taken := set(known) & set(more)):
+        raise ValueError(f"the label {min(taken)!r} is taken, so a new {lane} cannot have it: give {argument}=")
+    return check_labels([*known, *more], new, argument)
+
+
+def _generated(lane: str, start: int, stop: int) -> list[str]:
+    """Names by position, as the report gives them."""
+    return [f"{lane} {i}" for i in range(start, stop)]
 
 
 def grown(model: Model, bound: BoundSpec) -> LowRank:

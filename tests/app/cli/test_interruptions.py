@@ -284,7 +284,7 @@ def test_an_interruption_while_results_are_written(snap, wide_csv, monkeypatch, 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("stage", ["imputer.SnapImputer._held_out", "evaluation.check"])
+@pytest.mark.parametrize("stage", ["_fitting._held_out", "evaluation.check"])
 def test_an_interruption_after_the_last_fit(snap, wide_csv, monkeypatch, stage):
     """While probabilities are calibrated, or scores for the report are made: the table is there nevertheless."""
 

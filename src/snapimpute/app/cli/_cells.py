@@ -269,8 +269,8 @@ def column_labels(imputer: SnapImputer) -> NDArray[Any]:
 def _labels(labels: NDArray[Any] | None, what: str) -> NDArray[Any]:
     if labels is None:
         raise ValueError(
-            f"this model has no {what} labels, since it was fitted in Python without any, or has grown since: fit it "
-            "with snapimpute fit, or ask it in Python"
+            f"this model has no {what} labels, since it was fitted in Python without any: fit it with snapimpute "
+            "fit, or ask it in Python"
         )
     return labels
 

@@ -33,7 +33,7 @@ def predict(
     """Complete new rows by a saved model, or predict cells of the table it was fitted to."""
     from snapimpute.app.cli import _cells as cells
     from snapimpute.app.cli import _rows as rows
-    from snapimpute.estimator.imputer import load
+    from snapimpute.estimator.shortcuts import load
 
     if (table is None) == (only is None):
         raise typer.BadParameter(

@@ -37,7 +37,7 @@ def recommend(
     from snapimpute.app.cli._cells import positions, row_labels
     from snapimpute.app.io import write_pieces
     from snapimpute.base.threads import cut
-    from snapimpute.estimator.imputer import load
+    from snapimpute.estimator.shortcuts import load
 
     if bool(rows) == everybody:
         raise typer.BadParameter("give labels of rows, or --all for every row; not both")
