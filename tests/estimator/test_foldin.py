@@ -10,13 +10,14 @@ from scipy.optimize import minimize
 
 import snapimpute as si
 from snapimpute import L1, Alphabet, LowRank, Nuclear, Observations, Problem
-from snapimpute.estimator import model
+from snapimpute.estimator import foldin, model
 from snapimpute.estimator.foldin import OffsetModel, curvatures, fold_in, shrinkage
 from snapimpute.estimator.offsets import CENTERS, KnownCells, offsets
 from snapimpute.estimator.spec import ModelSpec
 from snapimpute.linalg.kernels import lanes_solve
 from snapimpute.penalties import ByColumn
 from snapimpute.solvers import solve
+from snapimpute.solvers._workload import FILLING_PASSES
 
 SPECTRAL = {"nuclear": 2.0, "lsp": 4.0}
 
@@ -202,6 +203,84 @@ def test_tables_without_any_value_are_filled(table, center, xi):
     np.testing.assert_array_equal(imputer.transform(np.vstack([X[0], np.full(20, np.nan)]))[1], symbols)
     whole = imputer.left_ * imputer.singular_values_ @ imputer.right_.T + imputer.offsets_.to_dense()
     np.testing.assert_allclose(imputer.predict_mean(*np.indices(X.shape)), whole, atol=1e-10)
+
+
+# -------------------------------------------------------------------- how much work it is
+RATED = si.datasets.low_rank_alphabet((120, 80), 3, alphabet="1:5", observed=0.35, random_state=0).observations
+
+
+@pytest.fixture
+def passes(monkeypatch) -> list[float]:
+    """The passes over all cells that folding in takes, each counted by its share of the rows."""
+    found: list[float] = []
+    real = foldin._Sweeps.step
+
+    def counting(sweeps: foldin._Sweeps) -> None:
+        found.append(sweeps.C.shape[0] / RATED.shape[0])
+        real(sweeps)
+
+    monkeypatch.setattr(foldin._Sweeps, "step", counting)
+    return found
+
+
+@pytest.mark.parametrize(("tol", "most"), [(1e-4, 4.5), (1e-7, 2.1)])
+@pytest.mark.parametrize("discrete", ["l1", "l1-composed"])
+def test_rows_of_the_fit_begin_at_their_factors(passes, discrete, tol, most):
+    """They take two passes after an exact fit, a few after another, and come out as from anywhere else."""
+    given = {"lam": 4.0, "xi": 0.02, "center": "mean", "decide": "nearest", "max_iter": 2000}
+    imputer = si.SnapImputer("1:5", discrete=discrete, tol=tol, **given).fit(RATED)
+    filled = imputer.transform(RATED)
+    warm = sum(passes)
+    assert 1 <= warm <= most
+    assert FILLING_PASSES / 4 <= warm <= 2 * FILLING_PASSES
+    passes.clear()
+    cells = RATED.rows, RATED.cols, RATED.values
+    cold, again = imputer._model.folded(cells, 120), imputer._model.folded(cells, 120, RATED)
+    assert warm < 0.6 * (sum(passes) - warm)
+    rows, cols = np.indices(RATED.shape).reshape(2, -1)
+    np.testing.assert_allclose(cold.mean(rows, cols), again.mean(rows, cols), atol=2e-6)
+    missing = np.ones(RATED.shape, dtype=bool)
+    missing[RATED.rows, RATED.cols] = False
+    np.testing.assert_array_equal(filled[missing], cold.symbols(rows, cols).reshape(RATED.shape)[missing])
+
+
+def test_only_rows_as_they_were_fitted_begin_at_their_factors(passes):
+    """A row whose cells changed takes the passes that a new one takes, and gets the same answer as one."""
+    given = {"lam": 4.0, "xi": 0.02, "center": "mean", "decide": "nearest", "max_iter": 2000, "tol": 1e-7}
+    imputer = si.SnapImputer("1:5", **given).fit(RATED)
+    changed = RATED.with_values(np.where(RATED.rows == 3, 6 - RATED.values, RATED.values))
+    assert np.flatnonzero(~foldin.same_rows(changed, RATED)).tolist() == [3]
+    passes.clear()
+    cells, columns = imputer.fold_in(changed), np.arange(80)
+    assert len(passes) > 4
+    assert sum(passes) < 2.5
+    alone = changed.take(changed.rows == 3)
+    new = imputer.fold_in(Observations.from_coo(alone.rows - 3, alone.cols, alone.values, (1, 80)))
+    np.testing.assert_allclose(cells.mean(np.full(80, 3), columns), new.mean(np.zeros(80, int), columns), atol=2e-6)
+
+
+@pytest.mark.parametrize("discrete", ["l0", "lp"])
+def test_where_a_start_matters_every_row_begins_at_zero(discrete):
+    """With a penalty that is not convex the answer is that of the cells alone, whatever row of the fit they were."""
+    imputer = si.SnapImputer("1:5", discrete=discrete, lam=4.0, xi=0.1, center="mean", decide="nearest").fit(RATED)
+    X = RATED.to_sparse().toarray()
+    X[X == 0] = np.nan
+    whole, turned = imputer.transform(X), imputer.transform(X[::-1])
+    np.testing.assert_array_equal(whole, turned[::-1])
+
+
+def test_rows_alone_have_the_offsets_and_cells_that_they_had(monkeypatch):
+    """Passes that leave rows out change nothing for the others, with offsets and columns without a penalty."""
+    rng = np.random.default_rng(1)
+    V, w = orthonormal(15, 3, 1), np.array([0.1, 0.2, 0.3])
+    truth = np.where(rng.random((20, 15)) < 0.4, rng.integers(1, 6, (20, 15)), np.nan)
+    truth[:, 0] = 3
+    base = LowRank(rng.standard_normal((20, 1)), np.ones(1), rng.standard_normal((15, 1)))
+    penalty = ByColumn([L1("1:5", 0.05), None], [0] * 10 + [1] * 5)
+    problem = Problem(Observations.from_dense(truth), Nuclear(1.0), penalty, base)
+    some = fold_in(problem, V, w)
+    monkeypatch.setattr(foldin, "FEW", -1.0)
+    np.testing.assert_allclose(some, fold_in(problem, V, w), atol=1e-12)
 
 
 # -------------------------------------------------------------------- the kernel

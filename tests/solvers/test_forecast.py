@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from snapimpute import L1, L2, ByColumn, FractionalL0, LowRank, Nuclear, Observations, Problem, Rank, Ridge, solve
 from snapimpute.base.machine import VARIABLE
+from snapimpute.linalg.tiled import MAP_COST
 from snapimpute.solvers import ADMM, ALS, APG, SOLVERS, AltMin, FitOptions, fitting
-from snapimpute.solvers._workload import Case, IterationCost
+from snapimpute.solvers._workload import FILLING_PASSES, Case, IterationCost
 from snapimpute.solvers.forecast import Forecast, announce, check_memory, forecast, look_ahead
 
 MIB = 2**20
@@ -206,6 +207,19 @@ def test_every_solver_has_a_forecast(name):
     assert plan.case.kind == kinds.get(name, "steps")
     assert bool(plan.work.flops) == (plan.case.kind == "steps")
     assert plan.seconds is None
+
+
+def test_filling_the_table_is_counted_where_it_is_asked_for(rated, plain):
+    """Folding the rows in takes passes over all cells; without a penalty one step is exact."""
+    asked = {"max_rank": 10, "timed": False}
+    assert not forecast(rated, "apg", **asked).filling
+    found = forecast(rated, "apg", fill=True, **asked)
+    assert "filling the table: " in str(found)
+    assert found.filling["tiles"] == pytest.approx(FILLING_PASSES * 2.0 * 3000 * 2000 * (2 * 10 + MAP_COST))
+    alone = forecast(plain, "apg", fill=True, **asked).filling
+    assert "tiles" not in alone
+    assert alone["rows"] == found.filling["rows"] / FILLING_PASSES
+    assert not forecast(rated, "admm", fill=True, timed=False).filling
 
 
 def test_dense_solvers_count_their_arrays(rated, data):

@@ -14,7 +14,7 @@ gets what the offsets say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ SWEEPS, SMALL = 60, 1e-7
 
 LONGER = 1.5
 """Times the length of the last step, at most, that a step may have."""
+
+FEW = 0.5
+"""Share of the rows: once so few have not arrived, the passes that follow leave the others out."""
 
 LANES = 256
 """Rows solved for by a thread at once."""
@@ -100,8 +103,8 @@ def shrinkage(problem: Problem, x: LowRank) -> Array:
     return shrink
 
 
-def fold_in(problem: Problem, V: Array, w: Array) -> Array:
-    """The coordinates C of the rows of a problem: their part of a low-rank matrix is C Vᵀ.
+def fold_in(problem: Problem, V: Array, w: Array, start: Array | None = None) -> Array:
+    """Return the coordinates C of the rows of a problem: their part of a low-rank matrix is C Vᵀ.
 
     Parameters
     ----------
@@ -111,6 +114,9 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
         With orthonormal columns.
     w : array of shape (r,)
         From `shrinkage`.
+    start : array of shape (m, r), optional
+        Where the rows begin, by default at 0. The answer does not depend on it, but for a
+        discrete penalty that is not convex.
 
     Examples
     --------
@@ -120,35 +126,106 @@ def fold_in(problem: Problem, V: Array, w: Array) -> Array:
     >>> fold_in(Problem(rows, Nuclear(1.0)), V, np.array([0.0])) @ V.T
     array([[2., 2., 2., 2.]])
     """
-    m, rank = problem.shape[0], V.shape[1]
-    C = np.zeros((m, rank))
-    if rank == 0:
+    C = np.zeros((problem.shape[0], V.shape[1])) if start is None else start.copy()
+    if C.shape[1] == 0:
         return C
     bend = curvatures(problem.discrete, problem.shape[1])
-    base = (V * bend[:, None]).T @ V + np.diag(w)
-    indptr, indices, _ = problem.observations.by_row
-    # The curvature of a discrete term is but an average, and a step may lead too far: those that follow in the row
-    # are shorter then, as the slopes before and after it tell (Barzilai and Borwein). No row depends on the others.
-    length, going, step, before = np.ones(m), np.ones(m, dtype=bool), C, np.zeros(m)
+    sweeps, places = _Sweeps(problem, _Basis(V, w, bend), C), np.arange(C.shape[0])
     for _ in range(SWEEPS):
-        x = LowRank(C, np.ones(rank), V)
-        slope = problem.smooth.gradient_step(x, problem.at_observed(x), 1.0).matmat(V) - C * (1 + w)
-        after = np.einsum("ik,ik->i", slope, step)
-        fall = np.maximum(before - after, before / LONGER)
-        length = np.minimum(length * np.divide(before, fall, out=np.full(m, LONGER), where=fall > 0), 1.0)
-        step = slope.copy()
+        sweeps.step()
+        C[places] = sweeps.C
+        if not (problem.is_discrete and sweeps.going.any()):
+            break
+        if sweeps.few_going():
+            places = places[sweeps.going]
+            sweeps = sweeps.those_going()
+    return C
 
-        def work(start: int, stop: int, step: Array = step) -> None:
-            lanes_solve(indptr, indices, 1 - bend, V, base, step, start, stop)
+
+class _Basis:
+    """V, how it shrinks and bends, and the curvature of a row without observed cells."""
+
+    def __init__(self, V: Array, w: Array, bend: Array) -> None:
+        self.V, self.w, self.bend = V, w, bend
+        self.curvature = (V * bend[:, None]).T @ V + np.diag(w)
+
+
+class _Sweeps:
+    """Newton steps of rows, all at once.
+
+    The curvature of a discrete term is but an average, and a step may lead too far. Those that
+    follow in the row are shorter then, as the slopes before and after tell (Barzilai and Borwein).
+    """
+
+    def __init__(self, problem: Problem, basis: _Basis, C: Array) -> None:
+        m = C.shape[0]
+        self.problem, self.basis, self.C = problem, basis, C
+        self.length: Array = np.ones(m)
+        self.before: Array = np.zeros(m)
+        self.last: Array = np.zeros_like(C)
+        self.going = np.ones(m, dtype=bool)
+
+    def step(self) -> None:
+        """Take one step in every row that has not arrived: one pass over all cells of the rows."""
+        problem, basis, (m, rank) = self.problem, self.basis, self.C.shape
+        x = LowRank(self.C, np.ones(rank), basis.V)
+        slope = problem.smooth.gradient_step(x, problem.at_observed(x), 1.0).matmat(basis.V) - self.C * (1 + basis.w)
+        after = np.einsum("ik,ik->i", slope, self.last)
+        fall = np.maximum(self.before - after, self.before / LONGER)
+        longer = np.divide(self.before, fall, out=np.full(m, LONGER), where=fall > 0)
+        self.length = np.minimum(self.length * longer, 1.0)
+        step = slope.copy()
+        indptr, indices, _ = problem.observations.by_row
+
+        def work(start: int, stop: int) -> None:
+            lanes_solve(indptr, indices, 1 - basis.bend, basis.V, basis.curvature, step, start, stop)
 
         run_parts(work, cut(m, LANES), float(len(problem.observations) * rank**2 + m * rank**3))
-        step *= (length * going)[:, None]
-        before = np.maximum(np.einsum("ik,ik->i", slope, step), 0.0)
-        C = C + step
-        going &= np.linalg.norm(step, axis=1) > SMALL * np.linalg.norm(C, axis=1)
-        if not (problem.is_discrete and going.any()):
-            break
-    return C
+        self.last = step * (self.length * self.going)[:, None]
+        self.before = np.maximum(np.einsum("ik,ik->i", slope, self.last), 0.0)
+        self.C = self.C + self.last
+        self.going &= np.linalg.norm(self.last, axis=1) > SMALL * np.linalg.norm(self.C, axis=1)
+
+    def few_going(self) -> bool:
+        """Return whether few rows have not arrived, and make a problem without the others: they need a cell."""
+        separable = self.problem.discrete is None or self.problem.discrete.separable
+        return bool(separable and self.going.mean() <= FEW and self.going[self.problem.observations.rows].any())
+
+    def those_going(self) -> _Sweeps:
+        """Return the rows that have not arrived, alone."""
+        out = _Sweeps(_rows(self.problem, self.going), self.basis, self.C[self.going])
+        out.length, out.before, out.last = (one[self.going] for one in (self.length, self.before, self.last))
+        return out
+
+
+def _rows(problem: Problem, chosen: NDArray[np.bool_]) -> Problem:
+    """Return the problem of some rows alone."""
+    cells, base = problem.observations, problem.offsets
+    count, inside, place = int(chosen.sum()), chosen[cells.rows], np.cumsum(chosen) - 1
+    shape = count, problem.shape[1]
+    some = Observations.from_coo(place[cells.rows[inside]], cells.cols[inside], cells.values[inside], shape)
+    offsets = None if base is None else LowRank(base.U[chosen], base.s, base.V)
+    return replace(problem, observations=some, offsets=offsets)
+
+
+def same_rows(cells: Observations, others: Observations) -> NDArray[np.bool_]:
+    """Return which rows hold the same cells with the same values as the row in that place of another table.
+
+    Examples
+    --------
+    >>> one, other = Observations.from_dense([[1, 2], [3, np.nan]]), Observations.from_dense([[1, 2], [3, 4], [5, 6]])
+    >>> same_rows(one, other)
+    array([ True, False])
+    """
+    out = np.zeros(cells.shape[0], dtype=bool)
+    shared = min(cells.shape[0], others.shape[0])
+    counts, wanted = (np.diff(one.by_row.indptr[: shared + 1]) for one in (cells, others))
+    alike = np.flatnonzero(counts == wanted)
+    out[alike] = True
+    mine, theirs = (np.flatnonzero(np.isin(one.rows, alike)) for one in (cells, others))
+    other = (cells.cols[mine] != others.cols[theirs]) | (cells.values[mine] != others.values[theirs])
+    out[cells.rows[mine[other]]] = False
+    return out
 
 
 def curvatures(penalty: DiscretePenalty | None, columns: int) -> Array:

@@ -373,8 +373,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return table
 
     def _filled(self, table: Table) -> Any:
-        estimates = self._model.folded(table.cells(), table.shape[0])
-        return table.filled(estimates.symbols, may_abstain=self._model.rule.min_confidence > 0)
+        return table.filled(self._folded(table).symbols, may_abstain=self._model.rule.min_confidence > 0)
 
     def fold_in(self, X: Any) -> Predictions:
         """Return what the fit says of any rows, by their observed cells: raw scores, probabilities, symbols.
@@ -393,8 +392,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         array([2., 4.])
         """
         check_is_fitted(self, "left_")
-        table = self._read_again(X)
-        return self._model.folded(table.cells(), table.shape[0])
+        return self._folded(self._read_again(X))
+
+    def _folded(self, table: Table) -> Predictions:
+        return self._model.folded(table.cells(), table.shape[0], self._observed)
 
     def score(self, X: Any, y: None = None) -> float:
         """Hide a fifth of the observed cells of a table, fill them, and say how well that went.
@@ -484,7 +485,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         table.check_fillable()
         cells = np.indices(table.shape).reshape(2, -1)
         check_coded(self._model, cells[1])
-        return self._model.folded(table.cells(), table.shape[0]), cells[0], cells[1], table.shape
+        return self._folded(table), cells[0], cells[1], table.shape
 
     # ---------------------------------------------------------------- more data
     def partial_fit(

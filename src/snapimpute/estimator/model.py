@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut
@@ -15,7 +15,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
 from snapimpute.estimator.decide import SymbolLogOdds, SymbolRule
-from snapimpute.estimator.foldin import OffsetModel, fold_in, shrinkage
+from snapimpute.estimator.foldin import OffsetModel, fold_in, same_rows, shrinkage
 from snapimpute.estimator.spec import BoundSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.linalg import LowRank
@@ -96,8 +96,11 @@ class Model:
         """Predictions for the rows that were fitted."""
         return Predictions(self.whole(self.shown, self.offsets), self.rule, self.log_odds)
 
-    def folded(self, cells: Cells, rows: int) -> Predictions:
-        """Predict any rows from their observed cells; see `foldin`."""
+    def folded(self, cells: Cells, rows: int, fitted: Observations | None = None) -> Predictions:
+        """Predict any rows from their observed cells; see `foldin`.
+
+        Rows with the cells that they had in the fit, ``fitted``, begin at their factors.
+        """
         shape = rows, self.shape[1]
         if not cells[2].size:
             nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)
@@ -107,8 +110,15 @@ class Model:
         observed = Observations.from_coo(*cells, shape)
         known = in_units(observed, self.scale)
         problem = _affordable(Problem(known, Nuclear(1.0), self.discrete, self.base.offsets(known, rows)))
-        x = LowRank(fold_in(problem, self.x.V, self.shrink), np.ones(self.x.rank), self.x.V)
+        start = None if fitted is None or problem.jumps else self._start(same_rows(observed, fitted))
+        x = LowRank(fold_in(problem, self.x.V, self.shrink, start), np.ones(self.x.rank), self.x.V)
         return Predictions(self.whole(*self.base.estimates(x, known)), self.rule, self.rule.of_rows(observed))
+
+    def _start(self, fitted: NDArray[np.bool_]) -> Array:
+        """Return the coordinates of the rows that were fitted, and 0 for the others."""
+        start, some = np.zeros((fitted.size, self.x.rank)), np.flatnonzero(fitted)
+        start[some] = self.x.U[some] * self.x.s
+        return start
 
     def deciding(self, min_confidence: float) -> Model:
         """The same, abstaining below another confidence."""

@@ -117,6 +117,8 @@ class DiscretePenalty(ABC):
 
     Attributes
     ----------
+    separable : bool
+        True if the penalty is a sum over entries.
     convex : bool
         True if the penalty is convex; not assumed.
     exact : bool
@@ -141,6 +143,7 @@ class DiscretePenalty(ABC):
     """
 
     name: ClassVar[str] = "own"
+    separable: bool = True
     convex: bool = False
     exact: bool = True
     xi: float = 1.0
@@ -282,6 +285,8 @@ class JointPenalty(DiscretePenalty):
     A subclass supplies `total` and `split` from what it may ask of the cells (`HiddenCells`): sums of maps, and
     moments.
     """
+
+    separable = False
 
     @abstractmethod
     def envelope(self, x: ArrayLike, step: float = 1.0) -> Array:

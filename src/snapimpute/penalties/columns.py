@@ -80,6 +80,11 @@ class ByColumn(DiscretePenalty):
         return [penalty for penalty, _ in self.groups() if penalty is not None]
 
     @property
+    def separable(self) -> bool:  # type: ignore[override]
+        """True if all are sums over entries."""
+        return all(penalty.separable for penalty in self._used)
+
+    @property
     def convex(self) -> bool:  # type: ignore[override]
         """True if all are convex."""
         return all(penalty.convex for penalty in self._used)

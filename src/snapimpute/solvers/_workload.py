@@ -16,6 +16,8 @@ COLD_BLOCKS = 6.5  # basis of the first partial SVD, in multiples of r + GUARD; 
 DENSE_ARRAYS = 8  # m×n numbers of a method that stores them, with all temporaries; 5 to 8 were measured
 STREAMS, BLOCK_STREAMS = 20, 10  # number of times that an iteration reads |Ω| numbers, and a pass the SVD's blocks
 
+FILLING_PASSES = 4  # over all cells, to fold the rows of a fit in; 2 to 7 were measured, 5 to 13 for other rows
+
 Parts = dict[str, float]
 
 
@@ -185,3 +187,13 @@ class Case:
             total["tiles"] += tiles * (made_of + 2 * k + MAP_COST) * self.sampled
             total["objective"] = tiles * self.habit.objectives * (r + self.offsets + 2 * MAP_COST)
         return Work(flops, moved, total, traffic)
+
+    def filling(self) -> Parts:
+        """Count operations of folding all rows in after a fit, as the estimator does to fill a table, by part."""
+        (m, n), r, observed = self.shape, self.rank, self.observed
+        passes = FILLING_PASSES if self.tiled and not self.sampled else 1  # one step is exact without cells
+        once: Parts = {"Ω": observed * (4.0 * r + r * r), "factors": 2.0 * self.lanes * r * (r + self.offsets)}
+        once["rows"] = m * r**3 / 3 + 2.0 * n * r * r
+        if passes > 1:
+            once["tiles"] = 2.0 * self.cells * (2 * r + self.offsets + MAP_COST)
+        return {name: passes * amount for name, amount in once.items()}
