@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib.util
 import re
@@ -108,6 +109,22 @@ def test_modules_that_pages_name_exist(page):
     there = [f"/{path.relative_to(ROOT)}" for top in TOPS for path in (ROOT / top).rglob("*.py")]
     named = set(re.findall(r"`([\w/]+\.py)`", text(page)))
     assert [one for one in sorted(named) if not any(path.endswith(f"/{one}") for path in there)] == []
+
+
+OPENERS = {"What", "How", "Whether", "That", "Those", "As", "Of", "Where", "Which", "With"}
+
+
+@pytest.mark.parametrize("top", ["src/snapimpute", "reproduction"])
+def test_docstrings_begin_with_a_verb_or_a_noun(top):
+    """No docstring opens with a clause, as What is done: a verb or a plain noun tells more."""
+    clauses = [
+        f"{path.relative_to(ROOT)}: {words}"
+        for path in sorted((ROOT / top).rglob("*.py"))
+        for node in ast.walk(ast.parse(text(path)))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if (words := ast.get_docstring(node) or "-").split()[0] in OPENERS
+    ]
+    assert clauses == []
 
 
 def test_formula_table_names_tests_that_exist():

@@ -91,7 +91,7 @@ def test_the_ranking_is_that_of_the_scores():
 
 
 def test_claims_are_judged_by_the_scores():
-    """Those that rest on the figures; the others are measured anew in each run."""
+    """Claims that rest on the figures; the others are measured anew in each run."""
     honest = [one for one in scores("fig1") if not one.method.endswith(paper.ON_TEST)]
     judged = [
         judge(honest)

@@ -64,7 +64,7 @@ class FitData:
 
 @dataclass(frozen=True, eq=False)
 class Manner:
-    """How the fit at the chosen strengths is run, and how its symbols are decided."""
+    """Options of the fit at the chosen strengths, and of the decision for symbols."""
 
     solver: Solver[Any] | str
     options: FitOptions

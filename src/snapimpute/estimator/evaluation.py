@@ -1,4 +1,4 @@
-"""How well a table is filled: some known cells are hidden, filled, and compared, beside what takes no model."""
+"""Measure how well a table is filled: hide known cells, fill them, and compare with baselines that need no model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Way:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What became of hidden cells.
+    """Hidden cells, filled and compared.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Evaluation:
         return self.ways[0]
 
     def confusion(self, kind: int, way: Way | None = None) -> Any:
-        """How often each symbol (row) became each symbol (column), in columns of a kind; without cells left open."""
+        """Count how often each symbol (row) became each (column), in columns of a kind; without cells left open."""
         alphabet = self._alphabet(kind)
         inside = self.schema.inside(kind, self.hidden.cols)
         truth, found = self.hidden.values[inside], (way or self.ours).symbols[inside]
@@ -101,7 +101,7 @@ class Evaluation:
         return metrics.confusion(truth[written], found[written], alphabet)
 
     def reliability(self) -> Reliability | None:
-        """How far the probabilities can be trusted, over all kinds of columns; None where there are none."""
+        """Calibration of the probabilities, over all kinds of columns; None where there are none."""
         sure, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
         for kind, (alphabet, p) in enumerate(zip(self.schema.kinds, self.proba, strict=True)):
             if alphabet is not None and p is not None and p.size:
@@ -112,7 +112,7 @@ class Evaluation:
         return metrics.binned(every, np.concatenate(right)) if every.size else None
 
     def gain(self, other: Way) -> tuple[float, float]:
-        """How much larger the share of right symbols is than another way's, and the standard error of that."""
+        """Gain in the share of right symbols over another way of filling, with its standard error."""
         difference = self.ours.right - other.right
         if not difference.size:
             return float("nan"), float("nan")
@@ -251,7 +251,7 @@ def _copy(imputer: SnapImputer, **changes: Any) -> SnapImputer:
 def _baselines(
     known: Observations, hidden: Observations, book: ColumnSchema, scale: Array, units: KnownCells
 ) -> list[Way]:
-    """What takes no model of the table: usual symbols, means, biases."""
+    """Baselines without a model of the table: usual symbols, means, biases."""
     out = []
     if book.one is not None:
         usual = int(np.bincount(book.one.indices(known.values)).argmax())

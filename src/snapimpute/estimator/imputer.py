@@ -470,7 +470,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @property
     def estimates_(self) -> Predictions:
-        """What the fit says of the cells of its own table: `fold_in` for the rows that were fitted."""
+        """Predictions for the cells of the fitted table: `fold_in` for the rows that were fitted."""
         check_is_fitted(self, "left_")
         return self._model.fitted
 
@@ -572,5 +572,5 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def _html_repr(self) -> str:
-        """What notebooks show where scikit-learn's ``display`` is "diagram", as by default."""
+        """HTML for notebooks where scikit-learn's ``display`` is "diagram", the default."""
         return html_of(self)
