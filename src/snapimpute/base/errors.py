@@ -115,7 +115,7 @@ class MissingDeviceError(AboutArgumentError, RuntimeError):
     """An argument asks for a device, or a cluster, that is not there."""
 
 
-class DeviceMemoryError(AboutArgumentError, MemoryError):
+class DeviceMemoryError(MemoryError, AboutArgumentError):  # in this order tblib, which Dask loads, can rebuild it
     """An argument asks for a device whose memory does not suffice."""
 
 

@@ -166,7 +166,7 @@ def best_damping(
     kept, held = KnownCells.of(observations).split(share, seed=random_state)
 
     def lost(damping: Damping) -> float:
-        biases: Any = (kept.biases if backend_of(held.values) is None else kept.offsets)(center, damping)
+        biases: Any = (kept.biases if backend_of(kept.observations.values) is None else kept.offsets)(center, damping)
         return float(np.mean((biases.entries(held.rows, held.cols) - held.values) ** 2))
 
     rows, cols = DAMPING
