@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import snapimpute as si
 from snapimpute.estimator.foldin import curvatures, fold_in, shrinkage
 from snapimpute.linalg import tiled
 from snapimpute.penalties import (
-    CellPenalty,
     DiscretePenalty,
     HiddenCells,
     JointPenalty,
@@ -316,7 +316,14 @@ def test_a_model_of_an_own_penalty_is_not_saved(tmp_path: Path):
 
 
 def test_strength_zero_leaves_an_own_penalty_out():
-    """With ξ = 0 a user's penalty is no discrete term."""
-    nothing = with_penalty(OwnL1(xi=0.0))
-    assert not nothing.is_discrete
-    assert isinstance(L1, CellPenalty)
+    """With ξ = 0 a user's penalty is no discrete term, and its functions are never called."""
+
+    class Broken(OwnL1):
+        def value(self, x: ArrayLike) -> np.ndarray:
+            raise AssertionError("called")
+
+        prox = value  # type: ignore[assignment]
+
+    result = solved(with_penalty(Broken(xi=0.0)), "apg")
+    assert result.history["discrete"].max() == 0
+    assert np.array_equal(result.x.to_dense(), solved(replace(PLAIN, discrete=None), "apg").x.to_dense())

@@ -12,7 +12,15 @@ from snapimpute.penalties.base import DiscretePenalty
 
 
 class AnnealedPenalty(DiscretePenalty):
-    """A penalty with an α, as `anneal` needs."""
+    """A penalty with an α, as `anneal` needs.
+
+    Examples
+    --------
+    >>> from snapimpute import FractionalL0
+    >>> penalty: AnnealedPenalty = FractionalL0("0:4:2", xi=0.1, alpha=0.01)
+    >>> penalty.widest, penalty.with_alpha(0.5)
+    (4.0, FractionalL0(Alphabet([0, 2, 4]), xi=0.1, alpha=0.5))
+    """
 
     alpha: float
 
@@ -27,7 +35,15 @@ class AnnealedPenalty(DiscretePenalty):
 
 
 class MajorisedPenalty(AnnealedPenalty):
-    """An annealed penalty below a function whose minimiser has a closed form, as `solvers.MM` needs."""
+    """An annealed penalty below a function whose minimiser has a closed form, as `solvers.MM` needs.
+
+    Examples
+    --------
+    >>> from snapimpute import FractionalL0
+    >>> penalty: MajorisedPenalty = FractionalL0("0,1", xi=0.1, alpha=0.1)
+    >>> penalty.majorised([0.2, 0.9], anchor=[0.0, 1.0])
+    array([0.07178082, 0.96136986])
+    """
 
     @abstractmethod
     def majorised(self, x: ArrayLike, anchor: ArrayLike, step: float = 1.0) -> Array:

@@ -283,7 +283,33 @@ class JointPenalty(DiscretePenalty):
     """A penalty of all unobserved entries together, which is no sum over them; `L2` is one.
 
     A subclass supplies `total` and `split` from what it may ask of the cells (`HiddenCells`): sums of maps, and
-    moments.
+    moments. Both of this example follow from the sum of squares.
+
+    Examples
+    --------
+    >>> class HalfSquares(JointPenalty):
+    ...     convex = True
+    ...
+    ...     def value(self, x):
+    ...         return 0.5 * np.sum(np.square(x))
+    ...
+    ...     def prox(self, x, step=1.0):
+    ...         return np.asarray(x) / (1 + step)
+    ...
+    ...     def envelope(self, x, step=1.0):
+    ...         return step / (1 + step) * self.value(x)
+    ...
+    ...     def total(self, cells, kind, step):
+    ...         shares = {"value": step, "envelope": step / (1 + step), "landing": step / (1 + step) ** 2}
+    ...         return 0.5 * shares[kind] * cells.moments().squares
+    ...
+    ...     def split(self, cells, step):
+    ...         return Split(Line(1 / (1 + step), 0.0), None)
+    ...
+    ...     def least_total(self, count):
+    ...         return 0.0
+    >>> HalfSquares().envelope([0.0, 2.0])
+    np.float64(1.0)
     """
 
     separable = False

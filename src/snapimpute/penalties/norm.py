@@ -57,7 +57,7 @@ class L2(Weighted, JointPenalty):
         return np.asarray(self.envelope_of(Moments.of(np.asarray(x, dtype=np.float64)), step))
 
     def least_total(self, count: int) -> float:
-        """All entries at the weighted median."""
+        """Cost of all entries at the weighted median."""
         symbols = self.alphabet.symbols
         costs = np.abs(symbols[:, None] - symbols) @ self.weights
         return self.xi * math.sqrt(count) * float(costs.min())

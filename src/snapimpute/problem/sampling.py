@@ -37,10 +37,10 @@ from snapimpute.penalties import CellMap, DiscretePenalty
 from snapimpute.problem.discreteness import Coverage, Part, moments
 
 WEIGHT = 0.2
-"""Of the fresh sample in the average."""
+"""Weight of the fresh sample in the average."""
 
 DAMPING = math.sqrt(WEIGHT / (2 - WEIGHT))
-"""What averaging leaves of the noise."""
+"""Share of the noise that averaging leaves."""
 
 NOISE, NOISE_OF_BANDS = 0.1, 0.03
 """Largest norm of the noise, relative to the threshold of the singular values; and where bands of rows are left out,
@@ -59,10 +59,10 @@ SMALL = 1e-3
 """A relative change that is not worth a larger sample."""
 
 PAST_COST = 5
-"""What a number of the past costs, in cells of tiles: where it would cost more than all cells, those are taken."""
+"""Cost of a number of the past, in cells of tiles: where the past would cost more than all cells, those are taken."""
 
 GROWTH = 4
-"""How many times larger the sample then gets."""
+"""Factor by which the sample then grows."""
 
 
 @stored("drawn sample", "iteration", "step", "factors", "sample", "past", "noise", "past_noise")
@@ -119,7 +119,7 @@ class Sampler(Coverage):
     noise: float = 0.0
     """Norm of the noise in the last average."""
     threshold: float = 0.0
-    """Of the singular values, that the noise is to stay below."""
+    """Threshold of the singular values, which the noise is to stay below."""
     doubt: float = 0.0
     """Standard error of the last estimate of the objective."""
     lowest: float = math.inf
@@ -261,12 +261,12 @@ class Sampler(Coverage):
         return compressed(last.total(rest), accuracy.left, right), last.noise
 
     def take_all(self, i: int) -> None:
-        """All cells of a part, without a past."""
+        """Take all cells of a part, without a past."""
         self.fractions[i], self.noise = 1, 0.0
         self.drawn.pop(i, None)
 
     def memory(self) -> dict[str, Any]:
-        """All that changes from iteration to iteration, for a checkpoint, whose keys are text."""
+        """Return everything that changes from iteration to iteration, for a checkpoint, whose keys are text."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("seed", "iteration")}
         return kept | {name: list(kept[name].items()) for name in ("fractions", "drawn")}
 
