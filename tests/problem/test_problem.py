@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -271,3 +272,15 @@ def test_unknown_objective_is_refused():
     problem = Problem(Observations.from_dense([[1.0, np.nan]]), Nuclear(1.0))
     with pytest.raises(ValueError, match='objective must be "E" or "P", got \'e\''):
         problem.objective(LowRank.zeros((1, 2)), "e")
+
+
+def test_another_spectral_penalty_shares_the_smooth_part(toy):
+    """A path of λ computes targets and offsets on Ω once, and each problem is the one that would be built anew."""
+    problem = problems(toy, Nuclear(1.0), L1("1:5", xi=0.1))
+    targets, other = problem.smooth.targets, problem.with_spectral(Nuclear(7.0))
+    assert other.smooth.targets is targets
+    assert (other.spectral.lam, problem.spectral.lam) == (7.0, 1.0)
+    x = LowRank.zeros(problem.shape)
+    assert other.terms(x) == replace(problem, spectral=Nuclear(7.0)).terms(x)
+    with pytest.raises(TypeError, match="spectral must be a SpectralPenalty"):
+        problem.with_spectral(7.0)

@@ -242,7 +242,7 @@ class BoundSpec:
     def __init__(self, spec: ModelSpec, cells: KnownCells) -> None:
         self.spec, self.cells = spec, cells
         self._penalties: dict[float, DiscretePenalty | None] = {}
-        self._last: tuple[float, float, Problem] | None = None
+        self._last: tuple[float, Problem] | None = None
 
     @property
     def observations(self) -> Observations:
@@ -255,12 +255,12 @@ class BoundSpec:
         return self.cells.offsets(self.spec.center, self.spec.damping)
 
     def problem(self, lam: float, xi: float) -> Problem:
-        """Build the problem, or return the last one if it has these strengths."""
-        if self._last is None or self._last[:2] != (lam, xi):
-            given = self.spec.spectral
-            spectral = self.spec.spectral_at(lam) if isinstance(given, str) else given
-            self._last = lam, xi, Problem(self.observations, spectral, self._penalty(xi), self.offsets)
-        return self._last[2]
+        """Build the problem; it shares its smooth part with the last one, if that had the same ξ."""
+        given = self.spec.spectral
+        spectral = self.spec.spectral_at(lam) if isinstance(given, str) else given
+        if self._last is None or self._last[0] != xi:
+            self._last = xi, Problem(self.observations, spectral, self._penalty(xi), self.offsets)
+        return self._last[1].with_spectral(spectral)
 
     @cached_property
     def largest_lam(self) -> float:

@@ -12,6 +12,7 @@ methods that take a ``gamma`` mean that. The fit may be another loss.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -120,6 +121,13 @@ class Problem:
         if self.dtype == np.dtype(dtype) and offsets is self.offsets:
             return self
         return replace(self, observations=self.observations.astype(dtype), offsets=offsets)
+
+    def with_spectral(self, spectral: SpectralPenalty) -> Problem:
+        """Return the problem with another spectral penalty; both share the smooth part, and what it has computed."""
+        _check_kind("spectral", spectral, SpectralPenalty)
+        out = copy(self)
+        object.__setattr__(out, "spectral", spectral)
+        return out
 
     def moved(self, backend: Backend) -> Problem:
         """Return the problem with all that is large in another place."""

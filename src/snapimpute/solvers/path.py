@@ -70,7 +70,7 @@ def path(
     fitted = FitOptions(**options)
     ladder = _ladder(problem, lams, smallest, int(fitted.random_state))
     for spectral in [problem.spectral.with_lam(lam) for lam in ladder]:  # all of them before any work
-        stage = replace(problem, spectral=spectral)
+        stage = problem.with_spectral(spectral)
         result = run(stage, SoftImpute() if solver is None else solver, fitted, x0=x, callback=callback)
         x = result.x
         yield PathPoint(spectral.lam, result)
@@ -138,7 +138,7 @@ def _ladder(problem: Problem, lams: Sequence[float] | int, smallest: float, seed
         return sorted((float(lam) for lam in lams), reverse=True)
     if lams < 1 or not 0 < smallest < 1:
         raise ValueError(f"a path has at least 1 λ, and smallest lies between 0 and 1, got {lams} and {smallest}")
-    open_problem = replace(problem, spectral=problem.spectral.with_lam(0.0))
+    open_problem = problem.with_spectral(problem.spectral.with_lam(0.0))
     first = max(first_penalty(open_problem, LowRank.zeros(problem.shape), Context(None, seed)).lam, 1e-12)
     grid: list[float] = np.geomspace(first, smallest * first, int(lams) + 1)[1:].tolist()
     return grid
