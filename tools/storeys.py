@@ -28,6 +28,7 @@ STOREYS = [
     ["backends"],
     ["problem"],
     ["solvers"],
+    ["posterior"],
     ["evaluation"],
     ["estimator"],
     ["views"],

@@ -1,0 +1,1 @@
+"""The ordinal posterior: the alphabet in the likelihood of what was observed."""
