@@ -1,1 +1,6 @@
 """The ordinal posterior: the alphabet in the likelihood of what was observed."""
+
+from snapimpute.posterior.fit import PosteriorFit, Sweep
+from snapimpute.posterior.model import Posterior
+
+__all__ = ["Posterior", "PosteriorFit", "Sweep"]

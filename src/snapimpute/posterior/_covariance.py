@@ -1,0 +1,188 @@
+"""The posterior of narrow tables: the latent vector of a row may have any covariance.
+
+    z_i ~ N(0, Σ / w_i),   y_ij = s  ⇔  g_j,s < z_ij ≤ g_j,s+1,   w_i ~ Gamma(ν/2, ν/2)
+
+Columns have thresholds, rows a noise level w_i; Σ has an inverse Wishart prior
+about a factor model. A sweep visits the columns in turn: each is conditioned on
+all others, known or drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri
+
+from snapimpute.base.types import Array
+from snapimpute.posterior._column_passes import add_symbols, draw_missing, move_own, regress
+from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
+
+NOISE_SHAPE = 10.0
+"""ν: the prior degrees of freedom of the noise of a row."""
+
+THRESHOLDS_FROM = 4
+"""First sweep that moves thresholds."""
+
+ROUNDS = 3
+"""Rounds of principal factors that make the centre of the prior."""
+
+FIRST_STEP = 0.1
+"""Of the thresholds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The cells of a column: rows with a known cell, sorted by symbol, and rows without."""
+
+    known: NDArray[np.int64]
+    symbol: NDArray[np.uint8]
+    missing: NDArray[np.int64]
+    levels: int
+
+
+@dataclass(frozen=True, eq=False)
+class CovarianceDraw:
+    """One draw: the precision matrix of the columns and their thresholds."""
+
+    precision: Array
+    thresholds: Array
+
+
+class CovarianceChain:
+    """A chain with a full covariance; ``values`` are the standardised numbers of columns without symbols."""
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        columns: list[Column],
+        values: dict[int, Array],
+        *,
+        seed: int = 0,
+        burn_in: int = 40,
+        strength: float | None = None,
+        rank: int | None = None,
+        robust: bool = True,
+        exact: bool = False,
+    ) -> None:
+        (self.rows, p), self.columns, self.seed, self.burn_in = shape, columns, seed, burn_in
+        self.strength = float(p) if strength is None else float(strength)
+        self.rank = max(min(p // 6, 12), 1) if rank is None else rank
+        self.robust, self.exact, self.number = robust, exact, 0
+        self.levels = np.array([column.levels for column in columns])
+        most = int(self.levels.max(initial=2))
+        self.thresholds = np.full((p, most + 1), FAR_THRESHOLD, np.float32)
+        self.thresholds[:, 0] = -FAR_THRESHOLD
+        self.steps = np.full((p, most + 1), FIRST_STEP, np.float32)
+        self.z = np.zeros((p, self.rows), np.float32)
+        for j, column in enumerate(columns):
+            if column.levels:
+                shares = np.bincount(column.symbol, minlength=column.levels)[: column.levels] + 0.5
+                self.thresholds[j, 1 : column.levels] = ndtri(np.cumsum(shares) / shares.sum())[:-1]
+            else:
+                self.z[j, column.known] = values[j]
+        self.precision: Array = np.eye(p)
+        self.weights = np.ones(self.rows, np.float32)
+        self.log_likelihood = float("nan")
+
+    def _random(self, purpose: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=[self.seed, (self.number << 8) | purpose]))
+
+    def sweep(self, sums: Array | None = None, centers: Array | None = None) -> None:
+        """Draw everything once; add probabilities of all cells to ``sums``, and means to ``centers``."""
+        rng = self._random(1)
+        if self.number > 0:
+            self._draw_precision(rng)
+            if self.robust:
+                self._draw_weights(rng)
+        center = np.zeros(self.thresholds.shape[1], np.float32)
+        ordinal = self.levels > 0
+        for t in range(1, center.size - 1):
+            has = ordinal & (self.levels > t)
+            center[t] = self.thresholds[has, t].mean() if has.any() else 0.0
+        seeds = np.random.SeedSequence((self.seed, self.number)).generate_state(len(self.columns))
+        for j, column in enumerate(self.columns):
+            self._visit(j, column, center, np.uint32(seeds[j]), sums, centers)
+        self.number += 1
+
+    def _visit(
+        self, j: int, column: Column, center: Array, key: np.uint32, sums: Array | None, centers: Array | None
+    ) -> None:
+        """Draw the thresholds and the latent values of a column, given the others."""
+        weights = self.precision[j].astype(np.float32)
+        eta = np.empty(self.rows, np.float32)
+        regress(self.z, weights, j, eta)
+        size = np.sqrt(weights[j] * self.weights)
+        known, missing = column.known, column.missing
+        if column.levels:
+            mean, spread = eta[known], size[known]
+            if self.number >= THRESHOLDS_FROM and column.levels > 1:
+                given = column.symbol, column.levels, self.thresholds[j], center, np.float32(1), self.steps[j]
+                move_own(*given, self.number < self.burn_in, mean, spread, key)
+            bounds = self.thresholds[j]
+            z = np.empty(known.size, np.float32)
+            between_thresholds(0, key, bounds[column.symbol], bounds[column.symbol + 1], spread, mean, z)
+            self.z[j, known] = z
+            if sums is not None:
+                add_symbols(self.thresholds[j], column.levels, eta, size, sums[j])
+        if centers is not None:
+            centers[j] += eta
+        drawn = np.empty(missing.size, np.float32)
+        draw_missing(key, eta[missing], size[missing], drawn)
+        self.z[j, missing] = drawn
+
+    def _draw_precision(self, rng: np.random.Generator) -> None:
+        """Draw K from its Wishart distribution, and give Σ a unit diagonal for columns with symbols."""
+        p = len(self.columns)
+        cross = ((self.z * self.weights) @ self.z.T).astype(np.float64)
+        center = np.eye(p) if self.exact else factor_covariance(cross / self.rows, self.rank)
+        freedom = p + 2 + self.strength + self.rows
+        precision: Array = wishart(freedom, (self.strength + 1) * center + cross, rng)
+        if not self.exact:
+            spread = np.sqrt(np.diag(np.linalg.inv(precision)))
+            spread[self.levels == 0] = 1.0
+            precision *= np.outer(spread, spread)
+            self.z /= spread[:, None].astype(np.float32)
+            self.thresholds[:, 1:-1] /= spread[:, None].astype(np.float32)
+            self.thresholds[:, 1:-1][self.thresholds[:, 1:-1] > FAR_THRESHOLD / 1e3] = FAR_THRESHOLD
+        self.precision = precision
+
+    def _draw_weights(self, rng: np.random.Generator) -> None:
+        """Draw the noise level of each row."""
+        squares = np.einsum("ij,ij->j", self.z, self.precision.astype(np.float32) @ self.z)
+        weights = rng.gamma((NOISE_SHAPE + len(self.columns)) / 2, 2 / (NOISE_SHAPE + squares))
+        if not self.exact:
+            weights /= np.exp(np.log(weights).mean())
+        self.weights = weights.astype(np.float32)
+
+    def draw(self) -> CovarianceDraw:
+        """Copy the parameters."""
+        return CovarianceDraw(self.precision.copy(), self.thresholds[:, 1:-1].copy())
+
+
+def wishart(freedom: float, inverse_scale: Array, rng: np.random.Generator) -> Array:
+    """Draw from a Wishart distribution by Bartlett's decomposition, given the inverse of its scale."""
+    p = inverse_scale.shape[0]
+    lower = np.tril(rng.standard_normal((p, p)), -1)
+    lower[np.diag_indices(p)] = np.sqrt(rng.chisquare(freedom - np.arange(p)))
+    root = solve_triangular(np.linalg.cholesky(inverse_scale), lower, lower=True, trans="T")
+    product: Array = root @ root.T
+    return product
+
+
+def factor_covariance(covariance: Array, rank: int) -> Array:
+    """Fit a factor model with unit diagonal to a covariance matrix by principal factors."""
+    spread = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(spread, spread)
+    shared = np.full(len(correlation), 0.5)
+    for _ in range(ROUNDS):
+        reduced = correlation.copy()
+        reduced[np.diag_indices(len(reduced))] = shared
+        sizes, vectors = np.linalg.eigh(reduced)
+        loadings = vectors[:, -rank:] * np.sqrt(np.maximum(sizes[-rank:], 0.0))
+        shared = np.minimum(np.einsum("ij,ij->i", loadings, loadings), 0.98)
+    model: Array = loadings @ loadings.T
+    model[np.diag_indices(len(model))] = 1.0
+    return model

@@ -1,0 +1,108 @@
+"""Kept draws of a chain, and what they say of any cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snapimpute.base.files import stored
+from snapimpute.base.threads import cut, run_parts
+from snapimpute.base.types import Array
+from snapimpute.posterior._low_rank import Draw, ThresholdPrior, UnitPrior
+from snapimpute.posterior._passes import add_probabilities
+
+CELLS = 1024
+"""Cells asked for that are computed together."""
+
+
+@stored(
+    "posterior draws",
+    "raters",
+    "items",
+    "rater_noise",
+    "item_noise",
+    "thresholds",
+    "factors",
+    "levels",
+    "priors",
+    "threshold_priors",
+)
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws of all units, stacked; raters are the units with thresholds.
+
+    Attributes
+    ----------
+    raters, items : arrays of shape (draws, units, rank + 1)
+        The level of each unit first, then its factors.
+    rater_noise, item_noise : arrays of shape (draws, units)
+        Precisions.
+    thresholds : array of shape (draws, raters, symbols − 1)
+    factors : array of shape (draws, items)
+        Of each item on all thresholds.
+    levels : array of int
+        Symbols of each rater; 0 for plain numbers.
+    """
+
+    raters: Array
+    items: Array
+    rater_noise: Array
+    item_noise: Array
+    thresholds: Array
+    factors: Array
+    levels: NDArray[np.int64]
+    priors: tuple[tuple[UnitPrior, UnitPrior], ...] = ()
+    threshold_priors: tuple[ThresholdPrior, ...] = ()
+
+    @classmethod
+    def of(cls, draws: Sequence[Draw], levels: NDArray[np.int64]) -> Draws:
+        """Stack single draws."""
+        stacked: Any = {name: np.stack([getattr(one, name) for one in draws]) for name in _STACKED}
+        priors = tuple(one.priors for one in draws), tuple(one.threshold_prior for one in draws)
+        return cls(**stacked, levels=levels, priors=priors[0], threshold_priors=priors[1])
+
+    def __getitem__(self, number: int) -> Draw:
+        parts: Any = {name: getattr(self, name)[number] for name in _STACKED}
+        return Draw(**parts, priors=self.priors[number], threshold_prior=self.threshold_priors[number])
+
+    def __len__(self) -> int:
+        return len(self.raters)
+
+    def thinned(self, count: int) -> Draws:
+        """Keep at most so many draws, evenly spaced."""
+        keep = np.unique(np.linspace(0, len(self) - 1, min(count, len(self))).round().astype(np.intp))
+        return Draws.of([self[i] for i in keep.tolist()], self.levels)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all draws."""
+        return sum(getattr(self, name).nbytes for name in _STACKED)
+
+    def probabilities(self, rater: NDArray[Any], item: NDArray[Any]) -> Array:
+        """Average the probability of each symbol at the cells, one row a cell; 0 beyond the levels of a rater."""
+        symbols = self.thresholds.shape[2] + 1
+        out = np.zeros((rater.size, symbols), np.float32)
+        given = rater.astype(np.int64), item.astype(np.int64), self.raters, self.items
+        more = np.sqrt(self.rater_noise), np.sqrt(self.item_noise), self.thresholds, self.factors
+
+        def work(start: int, stop: int) -> None:
+            add_probabilities(start, stop, *given, *more, out)
+
+        run_parts(work, cut(rater.size, CELLS), 50.0 * rater.size * symbols * len(self))
+        shares: Array = out / out.sum(axis=1, keepdims=True)
+        return shares
+
+    def predictors(self, rater: NDArray[Any], item: NDArray[Any]) -> Array:
+        """η at the cells in every draw, one row a draw."""
+        out = np.empty((len(self), rater.size), np.float32)
+        for d, (left, right) in enumerate(zip(self.raters, self.items, strict=True)):
+            a, b = left[rater], right[item]
+            out[d] = a[:, 0] + b[:, 0] + np.einsum("ij,ij->i", a[:, 1:], b[:, 1:])
+        return out
+
+
+_STACKED = ("raters", "items", "rater_noise", "item_noise", "thresholds", "factors")

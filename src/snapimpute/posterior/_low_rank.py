@@ -1,0 +1,361 @@
+"""One chain of the low-rank posterior: its state, and a sweep.
+
+The state is arrays and nothing else; random numbers follow from the seed, the
+chain and the number of the sweep, so that a chain goes on from any sweep to the
+same bits, on any number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from snapimpute.base.files import stored
+from snapimpute.base.threads import run_parts
+from snapimpute.base.types import Array
+from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._gram import WIDTHS
+from snapimpute.posterior._intervals import FAR_THRESHOLD
+from snapimpute.posterior._passes import item_pass, predictors, rater_pass
+from snapimpute.posterior._thresholds import move_thresholds, threshold_slopes
+
+NOISE_SHAPE = 10.0
+"""ν: the prior degrees of freedom of the noise of a unit."""
+
+COMMON_SWEEPS, HELD_SWEEPS, NOISE_FROM, FACTORS_FROM = 11, 10, 4, 16
+"""Sweeps in which thresholds are common to all raters, in which the precision of factors is held, and from which
+items have noise levels and factors on thresholds of their own."""
+
+HELD_PRECISION, FIRST_PRECISION, UNUSED_PRECISION = 5.0, 10.0, 1e12
+RATE = 0.01
+"""Of the gamma priors of precisions, whose shape is 1."""
+
+OPERATIONS = 200.0
+"""Arithmetic of a pass for each cell, about."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of the model that can be turned off for study; ``exact`` keeps proper priors and rescales nothing."""
+
+    noise: bool = True
+    item_noise: bool = True
+    thresholds: bool = True
+    factors: bool = True
+    exact: bool = False
+
+
+@dataclass(eq=False)
+class Side:
+    """The units of one side: their numbers, the prior of these, features and noise.
+
+    A unit has its level first, then its factors; ``mean`` is the prior mean of each unit by its features.
+    """
+
+    numbers: Array
+    noise: Array
+    features: Array
+    center: Array
+    slopes: Array
+    slope_precision: Array
+    precision: Array
+    mean: Array
+
+    @classmethod
+    def start(cls, units: int, rank: int, width: int, features: Array, rng: np.random.Generator) -> Side:
+        """Begin with small factors and no levels."""
+        numbers = np.zeros((units, width), np.float32)
+        numbers[:, 1 : rank + 1] = rng.normal(0, 0.3, (units, rank))
+        precision = np.full(width, FIRST_PRECISION, np.float32)
+        precision[rank + 1 :] = UNUSED_PRECISION
+        count = features.shape[1]
+        return cls(
+            numbers,
+            np.ones(units, np.float32),
+            features,
+            np.zeros(width),
+            np.zeros((count, width)),
+            np.full(width, FIRST_PRECISION),
+            precision,
+            np.zeros((units, width), np.float32),
+        )
+
+    def draw_prior(self, rank: int, rng: np.random.Generator, *, held: bool, level: bool) -> None:
+        """Draw precisions, centres and slopes of the features, given the numbers of the units."""
+        units, used = self.numbers.shape[0], rank + 1
+        x = self.numbers[:, :used]
+        by_features = self.features @ self.slopes[:, :used].astype(np.float32)
+        rest = x - by_features
+        sums, squares = rest.sum(axis=0, dtype=np.float64), np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
+        center = self.center[:used]
+        off = squares - 2 * center * sums + units * center**2
+        precision = rng.gamma(1 + units / 2, 1 / (RATE + 0.5 * np.maximum(off, 0.0)))
+        if held:
+            precision[1:] = HELD_PRECISION
+        center = (precision * sums + np.sqrt(1 + units * precision) * rng.standard_normal(used)) / (
+            1 + units * precision
+        )
+        if not level:
+            center[0] = 0.0
+        total = self._squares[:, None] * precision + self.slope_precision[:used]
+        x_sums = (self.features.T @ x).astype(np.float64) - self._feature_sums[:, None] * center
+        self.slopes[:, :used] = precision * x_sums / total + rng.standard_normal(total.shape) / np.sqrt(total)
+        squares = np.einsum("ij,ij->j", self.slopes[:, :used], self.slopes[:, :used])
+        self.slope_precision[:used] = rng.gamma(1 + self.slopes.shape[0] / 2, 1 / (RATE + 0.5 * squares))
+        self.precision[:used], self.center[:used] = precision, center
+        self.mean[:, :used] = center.astype(np.float32) + self.features @ self.slopes[:, :used].astype(np.float32)
+
+    def prior(self, used: int) -> UnitPrior:
+        """Copy the prior of the numbers in use."""
+        slopes = self.slopes[:, :used].astype(np.float32), self.slope_precision[:used].copy()
+        return UnitPrior(self.precision[:used].copy(), self.center[:used].copy(), *slopes)
+
+    def __post_init__(self) -> None:
+        self._squares = np.einsum("ij,ij->j", self.features, self.features, dtype=np.float64)
+        self._feature_sums = self.features.sum(axis=0, dtype=np.float64)
+
+    def draw_noise(
+        self, rest: Array, counts: NDArray[Any], rng: np.random.Generator, *, scaled: NDArray[Any]
+    ) -> None:
+        """Draw the noise level of each unit, given what is left of its cells; the ``scaled`` ones have mean 1."""
+        noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest))
+        if scaled.any():
+            noise[scaled] /= np.exp(np.log(noise[scaled]).mean())
+        self.noise = noise.astype(np.float32)
+
+
+@stored("posterior unit prior", "precision", "center", "slopes", "slope_precision")
+@dataclass(frozen=True, eq=False)
+class UnitPrior:
+    """Prior of the units of a side in one draw: the precision and centre of each number, slopes of the features."""
+
+    precision: Array
+    center: Array
+    slopes: Array
+    slope_precision: Array
+
+
+@stored("posterior threshold prior", "center", "spread", "factor_spread")
+@dataclass(frozen=True, eq=False)
+class ThresholdPrior:
+    """Prior of the thresholds of each kind of raters in one draw, and of the factors of items on them."""
+
+    center: Array
+    spread: Array
+    factor_spread: float
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One draw of everything that a cell's probabilities depend on, and the priors that new units come from."""
+
+    raters: Array
+    items: Array
+    rater_noise: Array
+    item_noise: Array
+    thresholds: Array
+    factors: Array
+    priors: tuple[UnitPrior, UnitPrior]
+    threshold_prior: ThresholdPrior
+
+
+class Chain:
+    """A chain of draws; call `sweep` for the next."""
+
+    def __init__(
+        self,
+        cells: Cells,
+        rank: int,
+        features: tuple[Array, Array],
+        *,
+        seed: int = 0,
+        burn_in: int = 40,
+        parts: Parts | None = None,
+    ) -> None:
+        self.cells, self.rank, self.seed, self.burn_in = cells, rank, seed, burn_in
+        self.parts = Parts() if parts is None else parts
+        self.width = next(width for width in WIDTHS if width > rank)
+        rng = self._random(0, 0)
+        self.raters, self.items = (
+            Side.start(units, rank, self.width, one, rng) for units, one in zip(cells.shape, features, strict=True)
+        )
+        self.ordinal = cells.levels > 0
+        self.binary = bool((cells.levels == 2).all())
+        self.number = 0
+        self.eta, self.z = np.zeros(len(cells), np.float32), np.zeros(len(cells), np.float32)
+        if cells.value is not None:
+            self.z[:] = cells.value
+        self._start_thresholds()
+        items = cells.shape[1]
+        self.log_factors, self.factor_steps = np.zeros(items), np.full(items, 0.1)
+        self.factor_spread = 0.1
+        self.log_likelihood = float("nan")
+
+    def _start_thresholds(self) -> None:
+        """Begin with the common thresholds that the shares of the symbols of each kind ask for."""
+        cells, most = self.cells, int(self.cells.levels.max(initial=2))
+        kinds, self.kinds = int(cells.kind.max(initial=0)) + 1, []
+        self.center, self.spread = np.zeros((kinds, most + 1)), np.full((kinds, most + 1), 0.3)
+        whose = np.repeat(np.arange(cells.shape[0]), np.diff(cells.start))
+        for kind in range(kinds):
+            raters = np.flatnonzero((cells.kind == kind) & self.ordinal)
+            levels = int(cells.levels[raters[0]]) if raters.size else 0
+            self.kinds.append((raters, levels))
+            inside = cells.symbol[(cells.kind == kind)[whose]]
+            shares = np.bincount(inside, minlength=levels)[:levels] + 0.5
+            self.center[kind, 1:levels] = 0.0 if self.binary else ndtri(np.cumsum(shares) / shares.sum())[:-1]
+        self.thresholds = np.full((cells.shape[0], most + 1), FAR_THRESHOLD, np.float32)
+        self.thresholds[:, 0] = -FAR_THRESHOLD
+        self.steps = np.full((cells.shape[0], most + 1), 0.3, np.float32)
+        self._make_common()
+
+    def _make_common(self) -> None:
+        for kind, (raters, levels) in enumerate(self.kinds):
+            self.thresholds[raters, 1:levels] = self.center[kind, 1:levels]
+
+    def _random(self, sweep: int, purpose: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=[self.seed, (sweep << 8) | purpose]))
+
+    # ---------------------------------------------------------------- a sweep
+    def sweep(self) -> None:
+        """Draw everything once."""
+        key = np.uint32(np.random.SeedSequence((self.seed, self.number)).generate_state(1)[0])
+        self._predict()
+        if not self.binary:
+            if self.number < COMMON_SWEEPS or not self.parts.thresholds:
+                for _ in range(3 if self.number < 3 else 1):
+                    self._move_common()
+            else:
+                self._move_own(key)
+        self._draw_units(key)
+        self.number += 1
+
+    @property
+    def _roots(self) -> tuple[Array, Array]:
+        return np.sqrt(self.raters.noise), np.sqrt(self.items.noise)
+
+    def _predict(self) -> None:
+        """η of all known cells."""
+        cells, predict = self.cells, predictors(self.width)
+        pairs = self.raters.numbers, self.items.numbers
+        run_parts(
+            lambda a, b: predict(a, b, cells.start, cells.item, *pairs, self.eta),
+            cells.rater_parts(),
+            OPERATIONS * len(cells),
+        )
+
+    def _move_common(self) -> None:
+        """Take a Newton step on the common thresholds of each kind."""
+        cells = self.cells
+        sums = np.zeros((3, *self.center.shape))
+        factors = np.exp(self.log_factors).astype(np.float32)
+
+        def work(start: int, stop: int) -> Array:
+            own = np.zeros_like(sums)
+            given = cells.start, cells.item, cells.symbol, cells.levels, cells.kind, self.thresholds, factors
+            threshold_slopes(start, stop, *given, *self._roots, self.eta, *own)
+            return own
+
+        for own in run_parts(work, cells.rater_parts(), OPERATIONS * len(cells)):
+            sums += own
+        for kind, (raters, levels) in enumerate(self.kinds):
+            if levels < 2 or not raters.size:
+                continue
+            slope, bend, mixed = (one[kind, 1:levels] for one in sums)
+            hessian = np.diag(bend + 1e-3) + np.diag(mixed[:-1], 1) + np.diag(mixed[:-1], -1)
+            step = np.clip(np.linalg.solve(hessian, slope), -0.5, 0.5)
+            new = self.center[kind, 1:levels] + step
+            self.center[kind, 1:levels] = new if (np.diff(new) > 0).all() else new - 0.9 * step
+        self._make_common()
+
+    def _move_own(self, key: np.uint32) -> None:
+        """Move the thresholds of each rater, then the factor that each item has on them."""
+        cells, rng = self.cells, self._random(self.number, 1)
+        moving = self.parts.factors and self.number >= FACTORS_FROM
+        shift = self.factor_steps * rng.standard_normal(cells.shape[1]) * moving
+        factors, others = (np.exp(one).astype(np.float32) for one in (self.log_factors, self.log_factors + shift))
+        center, spread = self.center.astype(np.float32), self.spread.astype(np.float32)
+        adapt = self.number < self.burn_in
+
+        def work(start: int, stop: int) -> tuple[Array, float]:
+            change = np.zeros(cells.shape[1], np.float32)
+            given = cells.start, cells.item, cells.symbol, cells.levels, cells.kind, self.thresholds, center, spread
+            more = self.steps, adapt, factors, others, *self._roots, self.eta, key, change
+            return change, move_thresholds(start, stop, *given, *more)
+
+        found = run_parts(work, cells.rater_parts(), OPERATIONS * len(cells))
+        self.log_likelihood = float(sum(one for _, one in found))
+        self._draw_threshold_priors(rng)
+        if moving:
+            self._take_factors(np.sum([change for change, _ in found], axis=0, dtype=np.float64), shift, adapt, rng)
+
+    def _draw_threshold_priors(self, rng: np.random.Generator) -> None:
+        """Draw the common thresholds of each kind, and how far raters are from them."""
+        for kind, (raters, levels) in enumerate(self.kinds):
+            if levels < 2 or not raters.size:
+                continue
+            own = self.thresholds[raters, 1:levels].astype(np.float64)
+            spread = self.spread[kind, 1:levels] / np.sqrt(raters.size)
+            center = own.mean(axis=0) + spread * rng.standard_normal(levels - 1)
+            off = np.einsum("ij,ij->j", own - center, own - center)
+            self.center[kind, 1:levels] = center
+            self.spread[kind, 1:levels] = rng.gamma(1 + raters.size / 2, 1 / (RATE + 0.5 * off)) ** -0.5
+
+    def _take_factors(self, change: Array, shift: Array, adapt: bool, rng: np.random.Generator) -> None:
+        """Accept or refuse the new factor of each item."""
+        old, new = self.log_factors, self.log_factors + shift
+        gain = change - 0.5 * (new**2 - old**2) / self.factor_spread**2
+        taken = np.log(rng.random(gain.size)) < gain
+        if adapt:
+            self.factor_steps = np.clip(self.factor_steps * np.where(taken, 1.05, 0.97), 0.01, 0.8)
+        factors = np.where(taken, new, old)
+        if not self.parts.exact:
+            factors -= factors.mean()
+        self.log_factors = factors
+        self.factor_spread = float(
+            rng.gamma(1 + factors.size / 2, 1 / (RATE + 0.5 * float(factors @ factors))) ** -0.5
+        )
+
+    def _draw_units(self, key: np.uint32) -> None:
+        """Draw latent values, then raters, their noise and prior, then items."""
+        cells, draw_raters, draw_items = self.cells, rater_pass(self.width), item_pass(self.width)
+        factors, rng = np.exp(self.log_factors).astype(np.float32), self._random(self.number, 2)
+        raters, items = self.raters, self.items
+        rest = np.empty(cells.shape[0], np.float32), np.empty(cells.shape[1], np.float32)
+        bounds = cells.symbol, cells.levels, self.thresholds, factors, *self._roots, self.eta, self.z
+        given = items.numbers, items.noise, raters.precision, raters.mean, raters.noise, key, raters.numbers, rest[0]
+        run_parts(
+            lambda a, b: draw_raters(a, b, cells.start, cells.item, *bounds, *given),
+            cells.rater_parts(),
+            OPERATIONS * len(cells),
+        )
+        held, exact = self.number < HELD_SWEEPS and not self.parts.exact, self.parts.exact
+        counts = cells.counts
+        if self.parts.noise and not self.binary:
+            raters.draw_noise(rest[0], counts[0], rng, scaled=self.ordinal & (not exact))
+        raters.draw_prior(self.rank, rng, held=held, level=self.binary)
+        order = cells.item_start, cells.rater, cells.position, self.z
+        given = raters.numbers, raters.noise, items.precision, items.mean, items.noise, key, items.numbers, rest[1]
+        run_parts(lambda a, b: draw_items(a, b, *order, *given), cells.item_parts(), OPERATIONS * len(cells))
+        if self.parts.item_noise and not self.binary and self.number >= NOISE_FROM:
+            items.draw_noise(rest[1], counts[1], rng, scaled=np.full(counts[1].size, not exact))
+        items.draw_prior(self.rank, rng, held=held, level=False)
+
+    # ---------------------------------------------------------------- answers
+    def draw(self) -> Draw:
+        """Copy what probabilities depend on."""
+        used = self.rank + 1
+        return Draw(
+            self.raters.numbers[:, :used].copy(),
+            self.items.numbers[:, :used].copy(),
+            self.raters.noise,
+            self.items.noise,
+            self.thresholds[:, 1:-1].copy(),
+            np.exp(self.log_factors).astype(np.float32),
+            (self.raters.prior(used), self.items.prior(used)),
+            ThresholdPrior(self.center.copy(), self.spread.copy(), self.factor_spread),
+        )

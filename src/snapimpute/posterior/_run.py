@@ -1,0 +1,190 @@
+"""A run of a sampler: burn-in, kept draws, and when to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from snapimpute.base.types import Array
+from snapimpute.data.observations import Observations
+from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._covariance import CovarianceChain
+from snapimpute.posterior._draws import Draws
+from snapimpute.posterior._low_rank import Chain, Draw
+from snapimpute.posterior._table import Frame
+from snapimpute.posterior.fit import CovarianceAnswers, LowRankAnswers, PosteriorFit, Sweep
+
+LOOK_EVERY = 30
+"""Sweeps between two looks at the Monte Carlo error."""
+
+MONTE_CARLO_ERROR = 0.006
+"""Root mean square that the Monte Carlo error of a probability may have where the sweeps are chosen."""
+
+WATCHED, BATCHES = 200, 10
+"""Cells whose probabilities tell the Monte Carlo error, and batches of draws that it is computed from."""
+
+KEPT_BYTES = 1 << 28
+"""Memory of all kept draws at most; then every second one goes."""
+
+FEWEST_DRAWS = 20
+TABLE_EVERY = 8
+"""A completed table is kept after so many sweeps: those in a row are alike."""
+
+Callback = Callable[[Sweep], Any]
+
+
+class Run(ABC):
+    """The loop that both covariances share."""
+
+    def __init__(
+        self, frame: Frame, observations: Observations, sweeps: int, burn_in: int, *, until_exact: bool, seed: int
+    ) -> None:
+        self.frame, self.observations, self.sweeps, self.burn_in = frame, observations, sweeps, burn_in
+        self.until_exact, self.history = until_exact, list[Sweep]()
+        rng = np.random.default_rng(seed)
+        self.rows, self.cols = (rng.integers(0, size, WATCHED) for size in observations.shape)
+        symbols = frame.levels[self.cols] > 0
+        self.rows, self.cols = self.rows[symbols], self.cols[symbols]
+        self.watched: list[Array] = []
+
+    @abstractmethod
+    def sweep(self, number: int) -> float:
+        """Make a sweep, keep what it gives after the burn-in; the log-likelihood, NaN if unknown."""
+
+    @abstractmethod
+    def answers(self) -> Any:
+        """Everything kept."""
+
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """Number of draws kept."""
+
+    def finish(self, time_limit: float | None, callback: Callback | None) -> PosteriorFit:
+        """Sweep until the draws suffice, the time is over, or the user interrupts."""
+        begun, why = time.perf_counter(), f"The {self.sweeps} sweeps are made."
+        try:
+            for number in range(self.sweeps):
+                likelihood = self.sweep(number)
+                seconds = time.perf_counter() - begun
+                after = number + 1 - self.burn_in
+                error = self.error() if after > 0 and after % LOOK_EVERY == 0 else math.nan
+                done = Sweep(number, likelihood, seconds, error)
+                self.history.append(done)
+                stopped = callback is not None and callback(done) is True
+                over = time_limit is not None and seconds > time_limit
+                if self.until_exact and error <= MONTE_CARLO_ERROR:
+                    why = f"The Monte Carlo error of the probabilities fell to {error:.2g} in {number + 1} sweeps."
+                    break
+                if (stopped or over) and self.kept >= FEWEST_DRAWS:
+                    reason = "the callback asked for it" if stopped else "the time is over"
+                    why = f"Stopped after {number + 1} sweeps: {reason}."
+                    break
+        except KeyboardInterrupt:
+            if self.kept < FEWEST_DRAWS:
+                raise
+            why = f"Interrupted after {len(self.history)} sweeps; the {self.kept} draws so far are kept."
+        return PosteriorFit(self.frame, self.answers(), self.observations, tuple(self.history), why)
+
+    def error(self) -> float:
+        """Root mean square of the standard errors of the averages, by batch means."""
+        size = len(self.watched) // BATCHES
+        if size == 0 or not self.rows.size:
+            return math.inf
+        last = np.stack(self.watched[-size * BATCHES :])
+        means = last.reshape(BATCHES, size, *last.shape[1:]).mean(axis=1)
+        return float(np.sqrt(np.mean(means.var(axis=0, ddof=1) / BATCHES)))
+
+
+class LowRankRun(Run):
+    """A run of the low-rank chain, whose draws are kept."""
+
+    def __init__(self, chain: Chain, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.chain, self.every = chain, 1
+        self._draws: list[Draw] = []
+
+    @property
+    def kept(self) -> int:
+        """Number of draws kept."""
+        return len(self._draws)
+
+    def sweep(self, number: int) -> float:
+        """Make a sweep and keep its draw."""
+        self.chain.sweep()
+        if number >= self.burn_in and (number - self.burn_in) % self.every == 0:
+            draw, cells = self.chain.draw(), self.chain.cells
+            self._draws.append(draw)
+            self.watched.append(self._answers([draw], cells).probabilities(self.frame, self.rows, self.cols))
+            if len(self._draws) > max(KEPT_BYTES // _size(draw), FEWEST_DRAWS):
+                self._draws, self.every = self._draws[::2], 2 * self.every
+        return self.chain.log_likelihood
+
+    def _answers(self, draws: list[Draw], cells: Cells) -> LowRankAnswers:
+        return LowRankAnswers(Draws.of(draws, cells.levels))
+
+    def answers(self) -> LowRankAnswers:
+        """All kept draws, stacked."""
+        return self._answers(self._draws, self.chain.cells)
+
+
+class CovarianceRun(Run):
+    """A run of the chain with a full covariance: averages of all cells, and completed tables."""
+
+    def __init__(self, chain: CovarianceChain, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.chain = chain
+        p, m = len(chain.columns), chain.rows
+        self.sums = np.zeros((p, max(int(chain.levels.max(initial=0)), 1), m), np.float32)
+        self.means = np.zeros((p, m), np.float32)
+        cells = [column.missing * p + j for j, column in enumerate(chain.columns)]
+        flat = np.concatenate(cells) if cells else np.empty(0, np.int64)
+        self.order = np.argsort(flat)
+        self.missing = flat[self.order]
+        self.tables: list[Array] = []
+        self._kept = 0
+        self._before = np.zeros((self.rows.size, self.sums.shape[1]))
+
+    @property
+    def kept(self) -> int:
+        """Number of sweeps that were added up."""
+        return self._kept
+
+    def sweep(self, number: int) -> float:
+        """Make a sweep, add up its probabilities, keep a table now and then."""
+        after = number - self.burn_in
+        if after < 0:
+            self.chain.sweep()
+            return math.nan
+        self.chain.sweep(self.sums, self.means)
+        self._kept += 1
+        total = self.sums[self.cols, :, self.rows].astype(np.float64)
+        self.watched.append(total - self._before)
+        self._before = total
+        if after % TABLE_EVERY == 0:
+            self.tables.append(self._table())
+        return math.nan
+
+    def _table(self) -> Array:
+        """Symbols (or numbers) of the missing cells in this sweep."""
+        chain, found = self.chain, []
+        for j, column in enumerate(chain.columns):
+            z = chain.z[j, column.missing]
+            if column.levels:
+                z = np.searchsorted(chain.thresholds[j, 1 : column.levels], z).astype(np.float32)
+            found.append(z)
+        return np.concatenate(found)[self.order] if found else np.empty(0, np.float32)
+
+    def answers(self) -> CovarianceAnswers:
+        """Averages and tables."""
+        means = self.means / np.float32(max(self._kept, 1))
+        return CovarianceAnswers(self.sums, means, np.stack(self.tables), self.missing)
+
+
+def _size(draw: Draw) -> int:
+    return sum(part.nbytes for part in vars(draw).values() if isinstance(part, np.ndarray))

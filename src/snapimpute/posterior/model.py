@@ -1,0 +1,208 @@
+"""The posterior as an engine: its parameters, and what they choose where nobody says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from snapimpute.base.threads import single_threaded_blas
+from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import ColumnSchema
+from snapimpute.posterior._covariance import CovarianceChain
+from snapimpute.posterior._features import mask_features, no_features
+from snapimpute.posterior._low_rank import Chain, Parts
+from snapimpute.posterior._run import CovarianceRun, LowRankRun, Run
+from snapimpute.posterior._table import Frame
+from snapimpute.posterior.fit import PosteriorFit, Sweep
+
+Covariance = Literal["auto", "low-rank", "full"]
+Thresholds = Literal["auto", "rows", "columns"]
+
+BURN_IN, BINARY_BURN_IN = 40, 150
+"""Sweeps before the first draw is kept; more where cells are 0 or 1, as a chain may find the factors late."""
+
+SWEEPS, BINARY_SWEEPS = 400, 600
+"""Sweeps at most where nobody gives a number."""
+
+SHORT_SWEEPS, HELD_OUT = 60, 0.1
+"""Sweeps of the short runs that choose between models, and their share of held-out cells."""
+
+RANK, LARGE_RANK = 15, 31
+LARGE_CELLS, LARGE_PER_UNIT = 200_000, 40
+"""A table with so many known cells, and so many for each row and column, gets the larger rank."""
+
+MOST_COLUMNS, LEAST_KNOWN = 300, 0.2
+"""A full covariance is tried up to so many columns, if that share of the cells is known and rows are many."""
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """An ordinal probit model of the whole table, and draws from its posterior.
+
+    Each known cell has a latent value, and its symbol says between which two
+    thresholds that lies. With ``covariance="low-rank"`` the latent value is a level
+    of the row, one of the column and a product of factors, with noise of the row and
+    of the column. With ``covariance="full"`` the columns of a narrow table have any
+    covariance.
+
+    Parameters
+    ----------
+    covariance : {"auto", "low-rank", "full"}
+        "auto" tries both on held-out cells where the table is narrow enough.
+    rank : int or "auto"
+        Number of factors.
+    thresholds : {"auto", "rows", "columns"}
+        Units with thresholds of their own: rows for people who rate, columns for
+        questions; "auto" tries both on held-out cells.
+    sweeps : int or "auto"
+        Sweeps of the sampler; "auto" ends when the Monte Carlo error is small.
+    mask : bool
+        Whether the pattern of known cells serves as features of rows and columns.
+    noise, item_noise, own_thresholds, factors : bool
+        Parts of the low-rank model, each of which can be turned off for study.
+    random_state : int
+
+    Examples
+    --------
+    >>> from snapimpute.data.datasets import low_rank_alphabet
+    >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="1:5", observed=0.5)
+    >>> fit = Posterior(covariance="low-rank", sweeps=60).fit(data.observations, data.alphabet)
+    >>> fit.proba([0, 1], [2, 3]).shape
+    (2, 5)
+    """
+
+    covariance: Covariance = "auto"
+    rank: int | Literal["auto"] = "auto"
+    thresholds: Thresholds = "auto"
+    sweeps: int | Literal["auto"] = "auto"
+    mask: bool = True
+    noise: bool = True
+    item_noise: bool = True
+    own_thresholds: bool = True
+    factors: bool = True
+    random_state: int = 0
+
+    def fit(
+        self,
+        observations: Observations,
+        alphabet: AlphabetLike | ColumnSchema,
+        *,
+        time_limit: float | None = None,
+        callback: Callable[[Sweep], Any] | None = None,
+    ) -> PosteriorFit:
+        """Draw from the posterior given the known cells.
+
+        Parameters
+        ----------
+        observations : Observations
+        alphabet : Alphabet, what makes one, or ColumnSchema
+        time_limit : float, optional
+            Seconds after which the draws so far are kept.
+        callback : callable, optional
+            Called with a `Sweep` after each; True ends the run.
+        """
+        self._check(observations)
+        schema = _schema(alphabet, observations.shape[1])
+        with single_threaded_blas():
+            chosen = self._settled(observations, schema)
+            return chosen._run(observations, schema).finish(time_limit, callback)
+
+    def _check(self, observations: Observations) -> None:
+        for name, choices in (
+            ("covariance", ("auto", "low-rank", "full")),
+            ("thresholds", ("auto", "rows", "columns")),
+        ):
+            if getattr(self, name) not in choices:
+                given = getattr(self, name)
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {given!r}")
+        for name in ("rank", "sweeps"):
+            value = getattr(self, name)
+            if value != "auto" and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1):
+                raise ValueError(f'{name} must be a whole number, at least 1, or "auto", got {value!r}')
+        if not len(observations):
+            raise ValueError("no cell is observed: a posterior needs some")
+
+    def _settled(self, observations: Observations, schema: ColumnSchema) -> Posterior:
+        """Choose the covariance and the side of the thresholds by short runs, scored on held-out cells."""
+        tried = [
+            replace(self, covariance=covariance, thresholds=side)
+            for covariance in self._covariances(observations)
+            for side in self._sides(schema, covariance)
+        ]
+        if len(tried) == 1:
+            return tried[0]
+        kept, held = observations.split(HELD_OUT, random_state=self.random_state)
+        return min(tried, key=lambda one: replace(one, sweeps=SHORT_SWEEPS)._lost(kept, held, schema))
+
+    def _covariances(self, observations: Observations) -> tuple[Covariance, ...]:
+        m, n = observations.shape
+        if self.covariance != "auto":
+            return (self.covariance,)
+        narrow = 2 <= n <= MOST_COLUMNS and m >= 2 * n and observations.density >= LEAST_KNOWN
+        return ("low-rank", "full") if narrow else ("low-rank",)
+
+    def _sides(self, schema: ColumnSchema, covariance: Covariance) -> tuple[Thresholds, ...]:
+        if covariance == "full" or schema.one is None or len(schema.one) == 2:
+            return ("columns",)
+        return ("rows", "columns") if self.thresholds == "auto" else (self.thresholds,)
+
+    def _lost(self, kept: Observations, held: Observations, schema: ColumnSchema) -> float:
+        """Mean negative log-probability of the held-out symbols after a run on the kept cells."""
+        fit, total, count = self._run(kept, schema).finish(None, None), 0.0, 0
+        for kind, alphabet in enumerate(schema.kinds):
+            inside = schema.inside(kind, held.cols)
+            rows, cols, values = held.rows[inside], held.cols[inside], held.values[inside]
+            if alphabet is not None and values.size:
+                p = fit.proba(rows, cols)[np.arange(values.size), alphabet.indices(values)]
+                total, count = total - float(np.log(np.maximum(p, 1e-12)).sum()), count + values.size
+        return total / max(count, 1)
+
+    def _run(self, observations: Observations, schema: ColumnSchema) -> Run:
+        """Build the run of a model that is settled."""
+        by_rows = self.thresholds == "rows" and self.covariance != "full"
+        if by_rows and schema.one is None:
+            raise ValueError('thresholds="rows" needs one alphabet for all columns: use "columns"')
+        full = self.covariance == "full"
+        *features, mask = (
+            mask_features(observations, seed=self.random_state)
+            if self.mask and not full
+            else no_features(observations.shape)
+        )
+        frame = Frame.of(observations, schema, by_rows, mask)
+        binary = bool((frame.levels == 2).all()) and not full
+        sweeps = (BINARY_SWEEPS if binary else SWEEPS) if self.sweeps == "auto" else int(self.sweeps)
+        burn_in = min(BINARY_BURN_IN if binary else BURN_IN, sweeps // 2)
+        given = frame, observations, sweeps, burn_in
+        options = {"until_exact": self.sweeps == "auto", "seed": self.random_state}
+        if full:
+            columns, numbers = frame.columns(observations)
+            chain = CovarianceChain(observations.shape, columns, numbers, seed=self.random_state, burn_in=burn_in)
+            return CovarianceRun(chain, *given, **options)
+        parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors)
+        pair = (features[0], features[1]) if by_rows else (features[1], features[0])
+        low_rank = Chain(
+            frame.cells(observations),
+            self.rank_of(observations),
+            pair,
+            seed=self.random_state,
+            burn_in=burn_in,
+            parts=parts,
+        )
+        return LowRankRun(low_rank, *given, **options)
+
+    def rank_of(self, observations: Observations) -> int:
+        """Return the number of factors for a table: more where many cells are known."""
+        most = max(min(observations.shape) - 1, 1)
+        if self.rank != "auto":
+            return min(int(self.rank), most)
+        per_unit = len(observations) / sum(observations.shape)
+        large = len(observations) >= LARGE_CELLS and per_unit >= LARGE_PER_UNIT
+        return min(LARGE_RANK if large else RANK, most)
+
+
+def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
+    return alphabet if isinstance(alphabet, ColumnSchema) else ColumnSchema.single(Alphabet.of(alphabet), columns)
