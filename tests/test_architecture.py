@@ -190,6 +190,7 @@ def test_a_help_page_loads_nothing_that_computes():
     assert ours <= {"app", "app.cli", "base", "base.machine"}
 
 
+@pytest.mark.slow
 def test_every_public_name_is_found_when_it_is_asked_for():
     """Each name of __all__ is in dir(), imports, and is kept; a name that is not there is an AttributeError."""
     assert set(dir(snapimpute)) == {*snapimpute.__all__, "__version__"}

@@ -25,6 +25,8 @@ from snapimpute.solvers.proximal.gradient import ProximalSolver
 from snapimpute.solvers.registry import SOLVERS
 from tests.helpers import ROOT
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 torch.set_num_threads(1)  # tests run side by side, and its threads wait for each other by turning in circles

@@ -294,11 +294,11 @@ def test_strengths_are_chosen_on_held_out_entries(client: Any, tmp_path: Any) ->
         kept, held = there.split(0.2, random_state=1)
         assert len(kept) + len(held) == len(known)
         assert len(held) == pytest.approx(0.2 * len(known), rel=0.1)
-        options: dict[str, Any] = {"xi": [0.0, 0.05], "max_iter": 3, "solver": "apg", "metric": "rmse"}
+        options: dict[str, Any] = {"xi": [0.05], "max_iter": 3, "solver": "apg", "metric": "rmse"}
         choice = si.tuning.choose(there, spec, lam=[8.0, 4.0], early=False, **options)
         found.append([(one.lam, one.xi, one.score) for one in choice.tried])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
-    assert len(found[0]) == 4
+    assert len(found[0]) == 2
 
 
 def test_biases_are_those_of_one_machine(client: Any, tmp_path: Any) -> None:
@@ -378,32 +378,6 @@ def test_a_cluster_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         backend_named("dask")
 
 
-def test_workers_may_die() -> None:
-    """Two of them are killed, one after the other: the answer is the same, to the last digits.
-
-    Before the second, an iteration is done by two: only then is there something of everything on another.
-    """
-    problem = si.Problem(data((200, 120)), si.Nuclear(4.0), si.L1("1:5", xi=0.02))
-    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as made:
-        killed: list[int] = []
-
-        def kill(info: Any) -> None:
-            if info.iteration == 4:
-                cluster.scale(2)
-                made.wait_for_workers(2)
-            if info.iteration in (2, 6):
-                client_pids = list(made.run(os.getpid).values())
-                killed.append(client_pids[len(killed) % len(client_pids)])
-                os.kill(killed[-1], signal.SIGKILL)
-
-        there = si.solve(problem, "apg", max_iter=9, tol=0, backend="dask", callback=kill)
-    here = si.solve(problem, "apg", max_iter=9, tol=0)
-    assert len(set(killed)) == 2
-    np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=1e-12)
-    np.testing.assert_allclose(there.x.to_dense(), here.x.to_dense(), atol=1e-10)
-
-
 def test_a_worker_that_cannot_connect_tries_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it may happen where a scheduler is busy: a copy is handed over by the second try."""
     calls: list[int] = []
@@ -466,9 +440,10 @@ def test_tables_of_one_cluster_do_not_know_of_each_other(client: Any, tmp_path: 
 
 
 def test_a_worker_may_die_at_any_time(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While files are read and after, as held-out entries are set aside, in a fit to the others, before results.
+    """While files are read and after, as held-out cells are set aside, twice in a fit to the others, before results.
 
-    Paths are relative, and the workers run in another folder.
+    Paths are relative, and the workers run in another folder. Before the second death in the fit an iteration is
+    done by two: only then is there something of everything on another.
     """
     (tmp_path / "in").mkdir()
     table = written(tmp_path / "in", data((200, 120)), 2)
@@ -486,10 +461,10 @@ def test_a_worker_may_die_at_any_time(tmp_path: Any, monkeypatch: pytest.MonkeyP
             os.kill(sorted(client.run(os.getpid).values())[which], signal.SIGKILL)
 
         def deadly(info: Any) -> None:
-            if info.iteration == 2:
-                both()
             if info.iteration == 4:
-                kill(0)
+                both()
+            if info.iteration in (2, 6):
+                kill(info.iteration // 4)
 
         cluster = si.cluster(client)
         threading.Timer(0.05, kill, [1]).start()
@@ -503,7 +478,7 @@ def test_a_worker_may_die_at_any_time(tmp_path: Any, monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(held.values, whole[0][1].values)
         np.testing.assert_allclose(again[1].V, whole[1].V, rtol=1e-12)
         problem = si.Problem(kept, si.Nuclear(4.0), None, offsets(kept, "mean"))
-        limits: dict[str, Any] = {"max_iter": 6, "tol": 0}
+        limits: dict[str, Any] = {"max_iter": 8, "tol": 0}
         calm = si.solve(problem, "apg", **limits, checkpoint="run.safetensors")
         troubled = si.solve(problem, "apg", **limits, callback=deadly)
         np.testing.assert_allclose(troubled.history["objective"], calm.history["objective"], rtol=1e-12)

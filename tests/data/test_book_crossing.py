@@ -80,6 +80,7 @@ def is_stand_in(data: Dataset) -> bool:
 
 
 # ------------------------------------------------------------------ the real data
+@pytest.mark.slow
 def test_real_data() -> None:
     """Shape, count of each symbol, mean and labels are those of the explicit ratings, in the order of the file."""
     try:

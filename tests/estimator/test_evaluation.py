@@ -19,6 +19,8 @@ from snapimpute.estimator.offsets import DAMPING, KnownCells
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 
+pytestmark = pytest.mark.slow
+
 NAN = float("nan")
 FIVE = ColumnSchema.single(Alphabet.of("1:5"), 3)
 KNOWN = Observations.from_dense([[1, 5, NAN], [1, 4, NAN], [2, NAN, NAN], [NAN, 4, NAN]])

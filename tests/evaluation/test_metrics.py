@@ -42,6 +42,7 @@ def test_nmse_is_normalised_by_the_truth() -> None:
         metrics.nmse([0, 0], [1, 1])
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(ALPHABETS.values())).flatmap(pairs))
 def test_distances_agree_with_sklearn(pair: tuple[np.ndarray, np.ndarray]) -> None:
     """rmse, mae and exact_match are the usual ones."""

@@ -163,8 +163,7 @@ def test_leading_triplets_are_those_of_the_full_svd(matrix, k, path):
     assert found.passes == operator.passes
 
 
-@pytest.mark.parametrize("k", [0, 3, 40])
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.75, 1.0])
+@pytest.mark.parametrize(("k", "share"), [(3, 0.0), (0, 0.02), (40, 0.3), (3, 0.75), (0, 1.0)])
 def test_all_triplets_above_a_threshold_are_returned(matrix, k, share, path):
     """Whatever the guess k: all triplets above the threshold, none, some or every one, and no other."""
     values = np.linalg.svd(matrix, compute_uv=False)
@@ -293,8 +292,7 @@ def test_max_rank_keeps_the_leading_ones(max_rank, path):
     check_triplets(matrix, partial_svd(Dense(matrix), 5, max_rank=max_rank, tol=1e-10), min(5, max_rank))
 
 
-@pytest.mark.parametrize("k", [0, 3, 20])
-@pytest.mark.parametrize("at_least", [0, 1, 4, 9, 500])
+@pytest.mark.parametrize(("k", "at_least"), [(0, 0), (20, 1), (3, 4), (0, 9), (3, 500)])
 def test_at_least_so_many_come_back_though_below_the_threshold(matrix, at_least, k, path):
     """All triplets above the threshold, or the leading ``at_least`` where those are more, and just as accurate."""
     values = np.linalg.svd(matrix, compute_uv=False)

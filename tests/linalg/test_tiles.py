@@ -29,6 +29,8 @@ from snapimpute.linalg import (
     tiled,
 )
 
+pytestmark = pytest.mark.slow
+
 ROWS, WIDTH = 8, 5
 """Of the tiles of most tests here."""
 

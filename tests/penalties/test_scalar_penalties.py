@@ -319,6 +319,7 @@ def test_value_is_the_definition(nonconvex):
     assert_allclose(nonconvex.value(x), cost(nonconvex, x), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 @given(any_penalty)
 @example(FractionalL0("-1,1", 1.0, 3.0))  # two wells are just becoming one
 @example(FractionalL0("-1,1", 1.0, 2.9))

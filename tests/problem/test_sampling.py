@@ -33,6 +33,8 @@ from snapimpute.solvers import (
     Solver,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:

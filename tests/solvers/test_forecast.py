@@ -23,6 +23,8 @@ from snapimpute.solvers import ADMM, ALS, APG, SOLVERS, AltMin, FitOptions, fitt
 from snapimpute.solvers._workload import FILLING_PASSES, Case, IterationCost
 from snapimpute.solvers.forecast import Forecast, announce, check_memory, forecast, look_ahead
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 MODULE = import_module("snapimpute.solvers.forecast")  # the function may stand before it
 

@@ -343,6 +343,7 @@ def test_given_axes_need_no_window_and_new_ones_are_shown(evaluation):
     plt.close(axes.figure)
 
 
+@pytest.mark.slow
 def test_drawing_into_axes_does_not_load_pyplot():
     """A program that draws into its own figure gets no window system with it."""
     code = (

@@ -37,6 +37,7 @@ def to_write(given: str, into: list[str]) -> list[str]:
     return into if given in (".csv", ".parquet", ".npz") else [".csv", ".npz"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [*FRAMES, *MATRICES])
 def test_complete_wide_tables_from_any_format_to_any(snap, wide_frame, ratings, completed, given):
     """The same numbers come out of all of them, known cells as they were, labels and names where there were any."""
@@ -51,6 +52,7 @@ def test_complete_wide_tables_from_any_format_to_any(snap, wide_frame, ratings, 
     assert left_over() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [*FRAMES, ".npz", ".mtx"])
 def test_complete_triplets_from_any_format_to_any(snap, long_frame, ratings, completed, given):
     """The missing cells come out as triplets with the labels of the input, or the whole as a matrix."""

@@ -22,6 +22,8 @@ from tests.app.cli.running import (
     one_line,
 )
 
+pytestmark = pytest.mark.slow
+
 
 # -------------------------------------------------------------------- evaluate, tune
 def test_evaluate(snap, wide_csv, wide_frame):

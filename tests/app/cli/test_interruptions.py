@@ -130,6 +130,7 @@ LIMITED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["wide", "triplets"])
 def test_a_file_that_may_not_grow(snap, wide_csv, long_csv, layout):
     """A real limit of the system: every way to write ends with one line and leaves nothing."""
@@ -149,6 +150,7 @@ def test_a_file_that_may_not_grow(snap, wide_csv, long_csv, layout):
     assert set(os.listdir()) == before
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(snap, long_csv):
     """As with head: no message, no traceback, exit code 0."""
     wait = """
@@ -328,6 +330,7 @@ def test_an_interruption_before_anything_was_fitted_writes_nothing(snap, wide_cs
     assert os.listdir() == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of other systems")
 def test_a_real_signal_while_it_tunes(snap):
     """SIGINT: the best so far is written, exit code 130, one line for each thing that is said."""
@@ -348,6 +351,7 @@ def test_a_real_signal_while_it_tunes(snap):
     assert left_over() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of other systems")
 def test_a_real_signal_while_it_waits_for_a_pipe(snap):
     """Nothing is written, and there is no traceback."""

@@ -179,6 +179,7 @@ def test_a_backend_that_is_not_there_is_said_before_anything_is_read(snap, backe
     assert says in done.err
 
 
+@pytest.mark.slow
 def test_python_m_runs_the_command():
     """Where scripts are not on the path: `python -m snapimpute`."""
     done = subprocess.run(

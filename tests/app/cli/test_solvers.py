@@ -148,6 +148,7 @@ def test_an_unknown_name_is_refused_with_the_names(more):
     assert squeezed(f"there is no solver 'soft-imput'; there are {', '.join(SOLVERS)}") in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["apgl"], ["--json"]])
 def test_piped_output_has_no_control_characters(arguments):
     """In a pipe there are neither colours nor other escapes, only text and line breaks."""
