@@ -19,6 +19,8 @@ from snapimpute.penalties import CellMap
 from snapimpute.penalties._table import TOLERANCE
 from snapimpute.penalties.maps import COMPILED, KINDS
 
+pytestmark = pytest.mark.slow
+
 Function = Callable[[np.ndarray], np.ndarray]
 
 

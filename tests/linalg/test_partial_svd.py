@@ -153,6 +153,7 @@ def test_whole_space_in_single_precision_keeps_small_values(monkeypatch):
         assert_allclose(factor.T @ factor, np.eye(found.x.rank), atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 1, 3, 12])
 def test_leading_triplets_are_those_of_the_full_svd(matrix, k, path):
     """The k leading triplets are those of the full SVD, over the whole space and over Krylov spaces."""
@@ -163,6 +164,7 @@ def test_leading_triplets_are_those_of_the_full_svd(matrix, k, path):
     assert found.passes == operator.passes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "share"), [(3, 0.0), (0, 0.02), (40, 0.3), (3, 0.75), (0, 1.0)])
 def test_all_triplets_above_a_threshold_are_returned(matrix, k, share, path):
     """Whatever the guess k: all triplets above the threshold, none, some or every one, and no other."""
@@ -235,6 +237,7 @@ def test_few_values_above_a_long_bulk_are_not_overlooked(signal, tol):
     assert_allclose(found.x.s, signal, atol=tol)
 
 
+@pytest.mark.slow
 @given(
     st.integers(30, 90),
     st.integers(30, 90),
@@ -292,6 +295,7 @@ def test_max_rank_keeps_the_leading_ones(max_rank, path):
     check_triplets(matrix, partial_svd(Dense(matrix), 5, max_rank=max_rank, tol=1e-10), min(5, max_rank))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "at_least"), [(0, 0), (20, 1), (3, 4), (0, 9), (3, 500)])
 def test_at_least_so_many_come_back_though_below_the_threshold(matrix, at_least, k, path):
     """All triplets above the threshold, or the leading ``at_least`` where those are more, and just as accurate."""
@@ -515,6 +519,7 @@ def test_orthonormal_is_a_qr_factorisation(name):
     assert_array_equal(block, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", ["none", "some", "all", "coordinates"])
 @pytest.mark.parametrize("name", sorted(set(BLOCKS) - {"square"}))
 def test_orthonormal_to_extends_a_basis(name, inside):

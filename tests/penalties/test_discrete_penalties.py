@@ -264,6 +264,7 @@ def test_value_is_the_definition(discrete):
     assert_allclose(discrete.value(x), cost(discrete, x), rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["value", "prox", "envelope"])
 @pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 5000])
 def test_any_size_gives_what_single_numbers_give(discrete, kind, size):

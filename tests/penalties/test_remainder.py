@@ -11,6 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from snapimpute import L1, Alphabet, Ridge
 from snapimpute.penalties import CellMap, CellPenalty, Line
 
+pytestmark = pytest.mark.slow
+
 STEPS = [0.3, 1.0, 4.0]
 EPS32 = float(np.finfo(np.float32).eps)
 
