@@ -54,17 +54,21 @@ class Alphabet:
     def __post_init__(self) -> None:
         symbols = _as_floats(self.symbols)
         if symbols.ndim != 1 or symbols.size == 0:
-            raise ValueError(f"an alphabet needs a flat list of symbols, got shape {symbols.shape}: {_HELP}")
+            told = f"an alphabet needs a flat list of symbols, got shape {symbols.shape}: {_HELP}"
+            raise ArgumentError("alphabet", self.symbols, told)
         if symbols.size > MAX_SYMBOLS:
-            raise ValueError(f"an alphabet of {symbols.size} symbols is not one: at most {MAX_SYMBOLS}")
+            told = f"an alphabet of {symbols.size} symbols is not one: at most {MAX_SYMBOLS}"
+            raise ArgumentError("alphabet", self.symbols, told)
         bad = ~np.isfinite(symbols)
         if bad.any():
-            raise ValueError(f"alphabet symbols must be finite, got {symbols[bad][0]}: {_HELP}")
+            told = f"alphabet symbols must be finite, got {symbols[bad][0]}: {_HELP}"
+            raise ArgumentError("alphabet", self.symbols, told)
         symbols = np.sort(symbols) + 0.0  # -0.0 becomes 0.0: equal alphabets need equal bytes to hash alike
         same = np.flatnonzero(np.diff(symbols) <= 1e-12 * np.abs(symbols).max())
         if same.size:
             low, high = symbols[same[0] : same[0] + 2].tolist()
-            raise ValueError(f"alphabet symbols must differ by more than rounding error, got {low} and {high}")
+            told = f"alphabet symbols must differ by more than rounding error, got {low} and {high}"
+            raise ArgumentError("alphabet", self.symbols, told)
         symbols.flags.writeable = False
         object.__setattr__(self, "symbols", symbols)
         if self.labels is not None:
@@ -74,9 +78,10 @@ class Alphabet:
         labels = tuple(map(str, self.labels or ()))
         if len(set(labels)) < len(labels):
             again = next(label for label in labels if labels.count(label) > 1)
-            raise ValueError(f"the labels of an alphabet must differ, got {again!r} twice")
+            raise ArgumentError("alphabet", labels, f"the labels of an alphabet must differ, got {again!r} twice")
         if not np.array_equal(symbols, np.arange(len(labels))):
-            raise ValueError(f"{len(labels)} labels stand for 0, 1, …, {len(labels) - 1}, got symbols {symbols}")
+            told = f"{len(labels)} labels stand for 0, 1, …, {len(labels) - 1}, got symbols {symbols}"
+            raise ArgumentError("alphabet", labels, told)
         object.__setattr__(self, "labels", labels)
 
     @classmethod

@@ -51,11 +51,11 @@ def as_index(index: ArrayLike, name: str) -> NDArray[Any]:
     """Read a flat list of integers."""
     out = np.asarray(index)
     if out.ndim != 1:
-        raise ValueError(f"{name} must be a flat list, got shape {out.shape}")
+        raise ArgumentError(name, index, f"{name} must be a flat list, got shape {out.shape}")
     if out.size and out.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold integers, got dtype {out.dtype}")
+        raise ArgumentError(name, index, f"{name} must hold integers, got dtype {out.dtype}")
     if np.ma.is_masked(index):
-        raise ValueError(f"{name} must hold integers, got masked entries: drop them")
+        raise ArgumentError(name, index, f"{name} must hold integers, got masked entries: drop them")
     return out
 
 

@@ -144,9 +144,11 @@ class ModelSpec:
         if self.discrete is not None:
             _check_name("discrete", self.discrete, (*DISCRETE_BY_XI, "ridge"), DiscretePenalty)
         if isinstance(self.discrete, ByColumn):
-            raise ValueError("discrete=ByColumn(...) brings its own alphabets: use Problem and solve")
+            told = "discrete=ByColumn(...) brings its own alphabets: use Problem and solve"
+            raise ArgumentError("discrete", self.discrete, told)
         if isinstance(self.alphabet, ColumnSchema) and isinstance(self.discrete, DiscretePenalty):
-            raise ValueError(f"discrete={self.discrete!r} has one alphabet, the table has several: name the penalty")
+            told = " has one alphabet, the table has several: name the penalty"
+            raise ArgumentError("discrete", self.discrete, Setting("discrete", self.discrete), told)
         if self.center is not None and self.center not in CENTERS:
             names = ", ".join(map(repr, CENTERS))
             raise ArgumentError.must("center", self.center, f"be None or one of {names}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
@@ -142,9 +143,10 @@ class LowRank(MatrixOperator):
         r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
         for name, index, size in (("rows", r, self.shape[0]), ("cols", c, self.shape[1])):
             if index.dtype.kind not in "iu":
-                raise ValueError(f"{name} must hold integers, got dtype {index.dtype}")
+                raise ArgumentError(name, index, f"{name} must hold integers, got dtype {index.dtype}")
             if index.size and not (index.min() >= 0 and index.max() < size):
-                raise ValueError(f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}")
+                told = f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}"
+                raise ArgumentError(name, index, told)
         left, right = np.ascontiguousarray(self.U * self.s), np.ascontiguousarray(self.V)
         flat_r, flat_c = np.ascontiguousarray(r).ravel(), np.ascontiguousarray(c).ravel()
         out = np.empty(r.size, self.dtype)

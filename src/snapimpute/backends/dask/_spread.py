@@ -63,7 +63,8 @@ class SpreadObservations(Observations):
         if not 0 < share < 1:
             raise ArgumentError.must("share", share, "lie between 0 and 1 (both excluded)")
         if per != "entries":
-            raise ValueError(f'observations on a cluster are split per="entries" only, got {per!r}')
+            told = f'observations on a cluster are split per="entries" only, got {per!r}'
+            raise ArgumentError("per", per, told)
         share = min(share, MOST_HELD / len(self))
         parts = self.backend.each(_held, self.pairs, share, random_state)
         starts = self.backend.cut.borders
