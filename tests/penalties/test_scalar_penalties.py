@@ -324,7 +324,7 @@ def test_value_is_the_definition(nonconvex):
 @example(FractionalL0("-1,1", 1.0, 3.0))  # two wells are just becoming one
 @example(FractionalL0("-1,1", 1.0, 2.9))
 @example(FractionalL0("1:5", 1.0, 1e-12))
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_least_is_the_least_value(penalty):
     """No point of a fine grid costs less than `least`, and some point costs hardly more; many cost as many times."""
     symbols = penalty.alphabet.symbols

@@ -24,6 +24,8 @@ from snapimpute.solvers.options import DEFAULT, TUNING, FitKeywords
         ({"tol": -1.0}, "tol must be at least 0, got -1.0"),
         ({"tol": float("nan")}, "tol must be at least 0, got nan"),
         ({"alphabet_term": "both"}, "alphabet_term must be one of 'tiled', 'sampled', 'auto', got 'both'"),
+        ({"alphabet_term": ""}, "alphabet_term must be one of 'tiled', 'sampled', 'auto', got ''"),
+        ({"max_rank": 1.5}, "max_rank must be a whole number, at least 1 or None, got 1.5"),
         ({"dtype": "float16"}, "dtype must be one of 'float64', 'float32', got 'float16'"),
         ({"random_state": -1}, "random_state must be a whole number, at least 0, got -1"),
     ],

@@ -28,7 +28,7 @@ CONVEX = {
         si.LowRank(np.full((30, 1), 3.0), np.ones(1), np.ones((24, 1))),
     ),
 }
-FAR: dict[str, Any] = {"tol": 1e-7, "max_iter": 5000, "evaluate_every": 5000}
+FAR: dict[str, Any] = {"tol": 3e-7, "max_iter": 5000, "evaluate_every": 5000}
 
 
 def largest(problem: si.Problem) -> float:
@@ -86,7 +86,7 @@ def test_a_path_saves_iterations(name, share):
 def test_the_ladder_is_even_on_a_logarithmic_scale(name, count, smallest):
     """So many λ as asked for, falling by one ratio from the largest, which is left out, to ``smallest`` times it."""
     top = largest(CONVEX[name])
-    points = list(path(CONVEX[name], count, smallest=smallest))
+    points = list(path(CONVEX[name], count, smallest=smallest, max_iter=1, tol=0))
     np.testing.assert_allclose(lams(points), top * smallest ** (np.arange(1, count + 1) / count), rtol=1e-9)
     assert {type(lam) for lam in lams(points)} == {float}
 
@@ -113,7 +113,10 @@ def test_the_first_lambda_is_the_first_that_matters(name):
 
 def test_a_list_may_come_in_any_order():
     """Given λ are taken from the largest down, as a list, a tuple or an array, whatever their order."""
-    runs = [list(path(PLAIN, given)) for given in ([2.0, 8.0, 4.0], (8, 4, 2), np.array([4.0, 2.0, 8.0]))]
+    runs = [
+        list(path(PLAIN, given, max_iter=5, tol=0))
+        for given in ([2.0, 8.0, 4.0], (8, 4, 2), np.array([4.0, 2.0, 8.0]))
+    ]
     for points in runs:
         assert lams(points) == [8.0, 4.0, 2.0]
         assert {type(lam) for lam in lams(points)} == {float}
@@ -123,7 +126,7 @@ def test_a_list_may_come_in_any_order():
 
 def test_the_own_lambda_of_the_problem_does_not_enter():
     """Whatever λ the problem had, the path is the same."""
-    runs = [list(path(replace(PLAIN, spectral=si.Nuclear(lam)), 4)) for lam in (0.0, 1.0, 1e6)]
+    runs = [list(path(replace(PLAIN, spectral=si.Nuclear(lam)), 4, max_iter=5, tol=0)) for lam in (0.0, 1.0, 1e6)]
     for points in runs[1:]:
         assert lams(points) == lams(runs[0])
         assert [p.result.objective for p in points] == [p.result.objective for p in runs[0]]

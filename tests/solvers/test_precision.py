@@ -287,22 +287,6 @@ def test_float32_gives_nearly_the_same(name):
     assert_allclose(single.objective, double.objective, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dtype": "float16"}, "dtype must be one of 'float64', 'float32'.*, got 'float16'"),
-        ({"dtype": "single"}, "dtype must be one of 'float64', 'float32'.*, got 'single'"),
-        ({"alphabet_term": "exact"}, "alphabet_term must be one of 'tiled', 'sampled'.*, got 'exact'"),
-        ({"alphabet_term": ""}, "alphabet_term must be one of 'tiled', 'sampled'.*, got ''"),
-    ],
-    ids=str,
-)
-def test_other_words_are_refused(options, message):
-    """A precision or a way that there is not is refused before any work, with those that there are."""
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        si.solve(problem_for("apg", SMALL, discrete=True), APG(), **options)
-
-
 # ---------------------------------------------------------------- data in another precision
 def test_observations_share_their_pointers():
     """The same cells in another precision, or with other values, have the same pointers, not copies of them."""

@@ -214,12 +214,6 @@ def test_another_loss_is_refused_where_it_is_not_treated(name):
         assert "soft-impute" in str(refusal.value)
 
 
-def test_strength_zero_is_no_discrete_term():
-    """A solver without a discrete term takes a discrete penalty of strength 0."""
-    assert "svt" in fitting(si.Problem(OBSERVATIONS, si.Nuclear(1.5), si.L1("1:5", xi=0.0)))
-    assert "svt" not in fitting(si.Problem(OBSERVATIONS, si.Nuclear(1.5), si.L1("1:5", xi=0.1)))
-
-
 def test_refusal_by_hand():
     """The whole message, once: who refuses what, and who does not."""
     problem = si.Problem(OBSERVATIONS, si.Rank(1.3), si.L1("1:5", xi=0.1))
