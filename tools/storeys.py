@@ -257,7 +257,7 @@ def _legend(height: int) -> Iterator[str]:
 def table() -> str:
     """Compare the lines of each storey with those of version 0.1."""
     now = lines()
-    rows = [f"| {storey(name) + 1} | `{name}` | {BEFORE[name]:,} | {now[name]:,} |" for name in ROOMS]
+    rows = [f"| {storey(name) + 1} | `{name}` | {BEFORE.get(name, 0):,} | {now[name]:,} |" for name in ROOMS]
     after = sum(now.values())
     return "\n".join(
         [

@@ -38,7 +38,7 @@ class Sweep:
 
 
 class Answers(Protocol):
-    """What a covariance gives: probabilities, means and joint draws of cells of its table."""
+    """Answers that a covariance gives: probabilities, means and joint draws of cells of its table."""
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Probability of each symbol, one row a cell."""
