@@ -10,7 +10,7 @@ from snapimpute.app.cli._options import Fitting, Reading
 from snapimpute.app.cli.fit import fit
 from snapimpute.app.cli.wording import OPTIONS, in_options
 from snapimpute.base import errors
-from snapimpute.base.errors import ArgumentError, Name, Setting, Value, inside
+from snapimpute.base.errors import ArgumentError, ArgumentName, Setting, Value, inside
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.solvers import FitOptions
@@ -26,7 +26,7 @@ KINDS = [
 @pytest.mark.parametrize(("kind", "builtin"), KINDS)
 def test_an_error_survives_pickling(kind, builtin):
     """A worker of a cluster hands it over whole: the class, the argument, the value and the sentence."""
-    err = kind("backend", ["gpu"], Name("backend"), " is not ", Setting("backend", "gpu"))
+    err = kind("backend", ["gpu"], ArgumentName("backend"), " is not ", Setting("backend", "gpu"))
     assert isinstance(kind.__new__(kind), kind)  # so does tblib, which Dask loads
     copy = pickle.loads(pickle.dumps(err))  # noqa: S301  our own
     assert type(copy) is kind
@@ -73,8 +73,8 @@ def test_a_place_comes_first_and_the_argument_stays():
         ((Setting("missing", [99]),), "missing=[99]", "--missing 99"),
         ((Setting("discrete", None),), "discrete=None", "--discrete none"),
         ((Setting("random_state", 3),), "random_state=3", "--seed 3"),
-        ((Name("min_confidence"), " must"), "min_confidence must", "--min-confidence must"),
-        ((Setting("theta", 2.0), Name("rows")), "theta=2.0rows", "theta=2.0rows"),
+        ((ArgumentName("min_confidence"), " must"), "min_confidence must", "--min-confidence must"),
+        ((Setting("theta", 2.0), ArgumentName("rows")), "theta=2.0rows", "theta=2.0rows"),
         (
             ("not in ", Value("alphabet", Alphabet.of("1:3"))),
             "not in Alphabet([1, 2, 3])",

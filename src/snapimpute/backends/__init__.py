@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snapimpute.base.errors import ArgumentError, MissingPackageError, Part, Setting
+from snapimpute.base.errors import ArgumentError, MissingPackageError, Phrase, Setting
 from snapimpute.linalg.backend import Backend
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def cluster(client: Any = None) -> Cluster:
     return Cluster.of(client)
 
 
-def _missing(what: Part, kind: str, err: ModuleNotFoundError) -> Exception:
+def _missing(what: Phrase, kind: str, err: ModuleNotFoundError) -> Exception:
     """Say in words that a package is not installed; return the error itself if it is of something else."""
     if err.name not in ("torch", "dask", "distributed"):
         return err

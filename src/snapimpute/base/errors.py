@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 
 @dataclass(frozen=True)
-class Name:
+class ArgumentName:
     """The name of an argument in a sentence: `lam`, or --lam."""
 
     argument: str
@@ -41,7 +41,7 @@ class Value:
         return repr(self.value)
 
 
-Part: TypeAlias = str | Name | Setting | Value
+Phrase: TypeAlias = str | ArgumentName | Setting | Value
 """A piece of a sentence; only text reads the same everywhere."""
 
 
@@ -56,11 +56,11 @@ class AboutArgumentError(Exception):
         Name of the argument.
     value : object
         The value that was given.
-    *parts : str, Name, Setting or Value
+    *parts : str, ArgumentName, Setting or Value
         The sentence in pieces.
     """
 
-    def __init__(self, argument: str, value: Any, *parts: Part) -> None:
+    def __init__(self, argument: str, value: Any, *parts: Phrase) -> None:
         super().__init__(argument, value, *parts)  # `args` is all there is: so it can be pickled
 
     @property
@@ -74,11 +74,11 @@ class AboutArgumentError(Exception):
         return self.args[1]
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Phrase, ...]:
         """The sentence in pieces."""
         return self.args[2:]
 
-    def told(self, spell: Callable[[Part], str] = str) -> str:
+    def told(self, spell: Callable[[Phrase], str] = str) -> str:
         """Return the sentence, with its pieces spelled as a caller knows them."""
         return "".join(map(spell, self.parts))
 
@@ -104,7 +104,7 @@ class ArgumentError(AboutArgumentError, ValueError):
     def must(cls, argument: str, value: Any, rule: str) -> ArgumentError:
         """Return the error for a value that breaks the rule of its argument."""
         got = value if isinstance(value, Number) else repr(value)
-        return cls(argument, value, Name(argument), f" must {rule}, got {got}")
+        return cls(argument, value, ArgumentName(argument), f" must {rule}, got {got}")
 
 
 class MissingPackageError(AboutArgumentError, ImportError):

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from snapimpute.base.errors import ArgumentError, Part, Setting, Value
+from snapimpute.base.errors import ArgumentError, Phrase, Setting, Value
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 
 Labels = Sequence[Any] | NDArray[Any]
@@ -86,7 +86,7 @@ def refuse(
     rows: NDArray[Any],
     cols: NDArray[Any],
     values: NDArray[np.float64],
-    what: Sequence[Part],
+    what: Sequence[Phrase],
     do: str,
 ) -> None:
     """Raise for the cells marked bad: how many, the first, and what to do."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from snapimpute.base.errors import ArgumentError, Name, Setting
+from snapimpute.base.errors import ArgumentError, ArgumentName, Setting
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet
@@ -61,7 +61,7 @@ def check_confidence(value: object, decide: object) -> float:
         raise ArgumentError(
             "min_confidence",
             value,
-            Name("min_confidence"),
+            ArgumentName("min_confidence"),
             " needs probabilities, which there are none of with ",
             Setting("decide", "nearest"),
         )

@@ -1,6 +1,6 @@
 """Errors of the library in the words of the command: options where a sentence names arguments."""
 
-from snapimpute.base.errors import AboutArgumentError, Name, Part, Setting, Value
+from snapimpute.base.errors import AboutArgumentError, ArgumentName, Phrase, Setting, Value
 
 OPTIONS = {
     "alphabet": "--alphabet",
@@ -38,11 +38,11 @@ def in_options(err: BaseException) -> str:
     return err.told(_spelled) if isinstance(err, AboutArgumentError) else str(err)
 
 
-def _spelled(part: Part) -> str:
+def _spelled(part: Phrase) -> str:
     match part:
         case Value(argument, value):
             return f"the {argument} {value}"
-        case Name(argument) if argument in OPTIONS:
+        case ArgumentName(argument) if argument in OPTIONS:
             return OPTIONS[argument]
         case Setting(argument, value) if argument in OPTIONS:
             return f"{OPTIONS[argument]} {_plain(value)}"

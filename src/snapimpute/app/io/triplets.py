@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.app.io.options import AlphabetSpec, Options, is_number
-from snapimpute.base.errors import ArgumentError, Part, Value, inside
+from snapimpute.base.errors import ArgumentError, Phrase, Value, inside
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
@@ -130,7 +130,7 @@ class Triplets:
         entries = np.flatnonzero(bad)
         first, *others = (f"{self._text(i)} at {self._backend(i)}" for i in entries[:NAMED_CELLS].tolist())
         then = f" (then {'; '.join(others)})" if others else ""
-        text: list[Part] = ["text where numbers are expected"]
+        text: list[Phrase] = ["text where numbers are expected"]
         what = text if alphabet is None else ["not in ", Value("alphabet", alphabet)]
         labels = "; if the values are labels, give them from lowest to highest, --alphabet low,high"
         do = f"Correct them{labels}" if alphabet is None else "Correct the data or the alphabet"

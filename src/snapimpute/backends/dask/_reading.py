@@ -17,7 +17,7 @@ import numpy as np
 from distributed import Client
 from numpy.typing import NDArray
 
-from snapimpute.backends.dask._spread import Pair, hashed
+from snapimpute.backends.dask._spread import LabelledRows, hashed
 from snapimpute.backends.dask._tasks import Tasks
 from snapimpute.base.errors import inside
 from snapimpute.data.alphabet import Alphabet
@@ -36,7 +36,7 @@ BRANCHES = 8
 Names = tuple[str, str, str]
 """Of the columns with rows, columns and values."""
 
-Part = tuple[str, int, int]
+FilePart = tuple[str, int, int]
 """A file, its first row group, and the one after the last."""
 
 
@@ -74,11 +74,11 @@ def brought(backend: Tasks, loads: list[Any], survey: Survey, owner: Any, wanted
 
 
 # ---------------------------------------------------------------- files
-def parts_of(paths: str | Path | Sequence[str | Path], names: Names) -> list[Part]:
+def parts_of(paths: str | Path | Sequence[str | Path], names: Names) -> list[FilePart]:
     """Pieces of about `ROWS_PER_READ` rows; all files must have the columns, and the same kind of labels."""
     import pyarrow.parquet as pq
 
-    out: list[Part] = []
+    out: list[FilePart] = []
     first: tuple[str, list[bool]] | None = None
     for file in _files(paths):
         try:
@@ -131,7 +131,7 @@ def _is_number(kind: Any) -> bool:
 
 
 # ---------------------------------------------------------------- what workers do
-def read(part: Part, names: Names, alphabet: Alphabet | None) -> RawCells:
+def read(part: FilePart, names: Names, alphabet: Alphabet | None) -> RawCells:
     """The cells of a part of a file."""
     import pyarrow.parquet as pq
 
@@ -220,7 +220,7 @@ def picked(pieces: list[RawCells], block: int) -> RawCells:
     return pieces[block]
 
 
-def block_of(pieces: list[RawCells], columns: NDArray[Any]) -> Pair:
+def block_of(pieces: list[RawCells], columns: NDArray[Any]) -> LabelledRows:
     """A block, put together of its pieces; rows in the order of their buckets, then of their labels."""
     labels, local = np.unique(np.concatenate([piece.rows for piece in pieces]), return_inverse=True)
     order = np.argsort(bucket_of(labels), kind="stable")
@@ -248,6 +248,6 @@ def _refuse_duplicates(rows: Any, columns: Any, key: NDArray[np.int64], values: 
         ) from None
 
 
-def sizes(pair: Pair) -> tuple[int, int]:
+def sizes(pair: LabelledRows) -> tuple[int, int]:
     """Rows and entries of a block."""
     return pair[0].shape[0], len(pair[0])

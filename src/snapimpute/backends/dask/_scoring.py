@@ -11,7 +11,7 @@ import numpy as np
 
 from snapimpute.backends.dask._blocks import Blocks
 from snapimpute.backends.dask._expressions import PerBlock
-from snapimpute.backends.dask._spread import Pair, SpreadObservations
+from snapimpute.backends.dask._spread import LabelledRows, SpreadObservations
 from snapimpute.base.files import replacing, write_atomically
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
@@ -51,7 +51,7 @@ def _bands(rows: int, left: Array, right: Array) -> Iterator[tuple[slice, Array]
         yield band, left[band] @ right.T
 
 
-def top(pair: Pair, left: Array, right: Array, labels: Any, path: Path, k: int) -> int:
+def top(pair: LabelledRows, left: Array, right: Array, labels: Any, path: Path, k: int) -> int:
     """The highest estimates of each row."""
     import pyarrow as pa
 
@@ -74,7 +74,7 @@ def top(pair: Pair, left: Array, right: Array, labels: Any, path: Path, k: int) 
     return len(values)
 
 
-def completed(pair: Pair, left: Array, right: Array, labels: Any, path: Path, alphabet: Alphabet) -> int:
+def completed(pair: LabelledRows, left: Array, right: Array, labels: Any, path: Path, alphabet: Alphabet) -> int:
     """All cells."""
     import pyarrow as pa
 
@@ -95,7 +95,7 @@ def completed(pair: Pair, left: Array, right: Array, labels: Any, path: Path, al
     return known.shape[0]
 
 
-def factors(pair: Pair, left: Array, right: Array, labels: Any, path: Path) -> int:
+def factors(pair: LabelledRows, left: Array, right: Array, labels: Any, path: Path) -> int:
     """The factors of the rows."""
     write_atomically(path, as_parquet("row", pair[1], left))
     return len(left)

@@ -27,7 +27,7 @@ MOST_HELD = 1 << 20
 AT_A_TIME = 1 << 16
 """Labels that are hashed together."""
 
-Pair = tuple[Observations, NDArray[Any]]
+LabelledRows = tuple[Observations, NDArray[Any]]
 """A block: the observations, and the labels of their rows."""
 
 
@@ -148,7 +148,7 @@ def _stirred(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return out
 
 
-def _chosen(pair: Pair, share: float, seed: int) -> NDArray[np.bool_]:
+def _chosen(pair: LabelledRows, share: float, seed: int) -> NDArray[np.bool_]:
     """Mark the held-out entries: a hash of row and column below a share."""
     known, labels = pair
     rows = hashed(labels, seed)[known.rows]
@@ -157,32 +157,32 @@ def _chosen(pair: Pair, share: float, seed: int) -> NDArray[np.bool_]:
     return chosen
 
 
-def _held(pair: Pair, share: float, seed: int) -> Any:
+def _held(pair: LabelledRows, share: float, seed: int) -> Any:
     known, chosen = pair[0], _chosen(pair, share, seed)
     return known.rows[chosen].astype(np.int64), known.cols[chosen], known.values[chosen]
 
 
-def _kept(pair: Pair, share: float, seed: int) -> Pair:
+def _kept(pair: LabelledRows, share: float, seed: int) -> LabelledRows:
     known, kept = pair[0], ~_chosen(pair, share, seed)
     # Of a small block nothing may be left.
     return Observations(known.rows[kept], known.cols[kept], known.values[kept], known.shape), pair[1]
 
 
-def _column_counts(pair: Pair, columns: int) -> NDArray[np.float64]:
+def _column_counts(pair: LabelledRows, columns: int) -> NDArray[np.float64]:
     return np.bincount(pair[0].cols, minlength=columns).astype(np.float64)
 
 
-def _column_sums(pair: Pair, b: Any, mean: float, columns: int) -> NDArray[np.float64]:
+def _column_sums(pair: LabelledRows, b: Any, mean: float, columns: int) -> NDArray[np.float64]:
     known = pair[0]
     return np.bincount(known.cols, known.values - mean - b[known.rows, 0], columns).astype(np.float64)
 
 
-def _row_means(pair: Pair, c: Any, mean: float, damping: float) -> NDArray[np.float64]:
+def _row_means(pair: LabelledRows, c: Any, mean: float, damping: float) -> NDArray[np.float64]:
     known, rows = pair[0], pair[0].shape[0]
     weights = np.bincount(known.rows, minlength=rows) + damping
     sums = np.bincount(known.rows, known.values - mean - c[known.cols], rows)
     return (sums / np.where(weights > 0, weights, 1.0))[:, None]
 
 
-def _observations(pair: Pair) -> Observations:
+def _observations(pair: LabelledRows) -> Observations:
     return pair[0]

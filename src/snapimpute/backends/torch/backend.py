@@ -23,10 +23,10 @@ from snapimpute.backends.torch._settings import undisturbed
 from snapimpute.backends.torch._tiles import Tiles, TorchMapped
 from snapimpute.base.errors import (
     ArgumentError,
+    ArgumentName,
     DeviceMemoryError,
     MissingDeviceError,
     MissingPackageError,
-    Name,
     Setting,
 )
 from snapimpute.base.machine import in_words
@@ -145,7 +145,7 @@ class TorchBackend(Backend):
                 "backend",
                 self.name,
                 f"{self.name} has too little memory{left}. What helps: a smaller ",
-                Name("max_rank"),
+                ArgumentName("max_rank"),
                 ", ",
                 Setting("dtype", "float32"),
                 ", nothing else on that device, or ",

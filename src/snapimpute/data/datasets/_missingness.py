@@ -8,9 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from snapimpute.base.types import Index
+
 Missing = Literal["uniform", "power", "by-value", "blocks"]
 CellIds = NDArray[np.int64]  # cell (i, j) of an m×n matrix as i·n + j, sorted by default
-CodesAt = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.intp]]
+CodesAt = Callable[[Index, Index], Index]
 
 PATCH_BANDS = 8  # "blocks": patches are cells of a grid of at most 8×8
 POWER = 0.6  # "power": the i-th most popular row or column has weight i^-0.6

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.base.errors import ArgumentError
+from snapimpute.base.types import Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.checks import MAX_SIDE
 from snapimpute.data.datasets._missingness import Missing, draw_distinct, observed_cells, unlisted
 from snapimpute.data.observations import Observations
 
 Kind = Literal["quantised", "blocks"]
-Codes = NDArray[np.intp]  # positions in the alphabet
 
 MAX_DENSE = 10_000_000  # cells that to_dense writes out, at most
 _QUANTILE_CELLS = 200_000
@@ -32,7 +32,7 @@ class QuantisedTruth:
     V: NDArray[np.float64]
     thresholds: NDArray[np.float64]
 
-    def codes(self, rows: NDArray[np.int64], cols: NDArray[np.int64]) -> Codes:
+    def codes(self, rows: Index, cols: Index) -> Index:
         """Return the position in the alphabet of the given entries."""
         return np.searchsorted(self.thresholds, _products(self.U, self.V, rows, cols), side="right")
 
@@ -41,11 +41,11 @@ class QuantisedTruth:
 class BlockTruth:
     """Symbol ``table[g, h]`` where row group g meets column group h; its rank is at most the number of groups."""
 
-    row_groups: NDArray[np.intp]
-    col_groups: NDArray[np.intp]
-    table: Codes
+    row_groups: Index
+    col_groups: Index
+    table: Index
 
-    def codes(self, rows: NDArray[np.int64], cols: NDArray[np.int64]) -> Codes:
+    def codes(self, rows: Index, cols: Index) -> Index:
         """Return the position in the alphabet of the given entries."""
         return self.table[self.row_groups[rows], self.col_groups[cols]]
 
@@ -221,9 +221,7 @@ def _blocks(rng: np.random.Generator, shape: tuple[int, int], rank: int, portion
     return BlockTruth(rng.integers(rank, size=shape[0]), rng.integers(rank, size=shape[1]), table)
 
 
-def _products(
-    U: NDArray[np.float64], V: NDArray[np.float64], rows: NDArray[np.int64], cols: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _products(U: NDArray[np.float64], V: NDArray[np.float64], rows: Index, cols: Index) -> NDArray[np.float64]:
     """Compute entries of ``U Vᵀ``, in chunks so that the gathered factors stay small."""
     out = np.empty(rows.size)
     for start in range(0, rows.size, _CHUNK):
@@ -232,7 +230,7 @@ def _products(
     return out
 
 
-def _with_noise(rng: np.random.Generator, codes: Codes, noise: float, size: int) -> Codes:
+def _with_noise(rng: np.random.Generator, codes: Index, noise: float, size: int) -> Index:
     """Move each code, with probability `noise`, to one of the other codes."""
     if noise == 0:
         return codes
