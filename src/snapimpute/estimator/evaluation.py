@@ -13,10 +13,10 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator._fitting import FitData, Manner, fit_table
+from snapimpute.estimator.choice import Choice
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.estimator.offsets import DAMPING, Center, KnownCells
 from snapimpute.estimator.tuned import TunedSpec
-from snapimpute.estimator.tuning import Choice
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 

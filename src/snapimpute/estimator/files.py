@@ -24,7 +24,7 @@ from snapimpute.base.files import write_atomically
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator import decide, foldin, model, tuning
+from snapimpute.estimator import choice, decide, foldin, model
 from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.linalg import LowRank
@@ -49,7 +49,7 @@ def _known() -> Known:
         *SOLVERS.values(),
     ]
     kinds += [decide.Calibration, decide.SymbolRule, decide.SymbolLogOdds, foldin.OffsetModel, model.Model]
-    kinds += [tuning.Candidate, tuning.Choice, tuning.HeldOut, tuning.Verdict]
+    kinds += [choice.Candidate, choice.Choice, choice.HeldOut, choice.Verdict]
     return known_by_name([*kinds, *SPECTRAL.values(), *DISCRETE.values(), ByColumn, Ridge])
 
 

@@ -21,13 +21,13 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hidden_score, recommended
 from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
+from snapimpute.estimator.choice import Candidate, Metric
 from snapimpute.estimator.decide import Decide, check_confidence, check_decide
 from snapimpute.estimator.files import write_model
 from snapimpute.estimator.model import Predictions
 from snapimpute.estimator.offsets import Center
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
-from snapimpute.estimator.tuning import Candidate, Metric
 from snapimpute.estimator.update import grown_labels, merged, new_cells
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver

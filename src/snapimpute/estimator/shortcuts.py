@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
+from snapimpute.estimator.choice import Candidate
 from snapimpute.estimator.decide import Decide
 from snapimpute.estimator.files import read_model
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.estimator.offsets import Center
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength
-from snapimpute.estimator.tuning import Candidate
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.solvers import AlphabetTerm, Precision, Solver
 

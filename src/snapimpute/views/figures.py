@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
-from snapimpute.estimator.tuning import Choice, Metric
+from snapimpute.estimator.choice import Choice, Metric
 from snapimpute.evaluation.metrics import Reliability
 from snapimpute.solvers import Result
 

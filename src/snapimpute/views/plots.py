@@ -18,7 +18,7 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import read_table
-from snapimpute.estimator.tuning import Choice
+from snapimpute.estimator.choice import Choice
 from snapimpute.evaluation.metrics import Reliability
 from snapimpute.solvers import Result
 from snapimpute.views.figures import (

@@ -41,12 +41,10 @@ def fit_on_cluster(
     if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
         raise ValueError("on a cluster give one alphabet for all columns, such as --alphabet 1:5")
     alphabet = Alphabet.of(reading.spec.default)
-    names: dict[str, Any] = dict(
-        zip(("row", "column", "value"), reading.named or ("row", "column", "value"), strict=True)
-    )
+    row, col, value = reading.named or ("row", "column", "value")
     with connected(str(workers.cluster), terminal) as client:
         there = cluster(client)
-        known = there.read_parquet(files, alphabet=alphabet, blocks=workers.blocks, **names)
+        known = there.read_parquet(files, alphabet=alphabet, blocks=workers.blocks, row=row, column=col, value=value)
         (m, n), count = known.shape, len(known)
         terminal.say(f"table: {m:,} rows × {n:,} columns, {count:,} cells known ({100 * known.density:.3g} %)")
         terminal.say(f"blocks: {known.backend.count}, of {min(known.backend.cut.observed):,} cells and more")

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from snapimpute.data.alphabet import Alphabet
     from snapimpute.data.observations import Observations
     from snapimpute.data.schema import ColumnSchema
+    from snapimpute.estimator.choice import Metric
     from snapimpute.estimator.imputer import SnapImputer
     from snapimpute.estimator.tuned import TunedSpec
-    from snapimpute.estimator.tuning import Metric, Progress
+    from snapimpute.estimator.tuning import Progress
     from snapimpute.solvers import FitOptions
+    from snapimpute.solvers.loop import Callback
 
 READING, MODEL, CLUSTER, TALKING = "Reading", "Model", "Cluster", "Output"
 
@@ -248,8 +250,8 @@ class Fitting:
             random_state=self.seed,
         )
 
-    def imputer(self, alphabet: Any, **more: Any) -> SnapImputer:
-        """The estimator, not fitted yet."""
+    def imputer(self, alphabet: Any, *, callback: Callback, progress: Progress) -> SnapImputer:
+        """Return the estimator, not fitted yet."""
         from snapimpute.estimator.imputer import SnapImputer
 
         return SnapImputer(
@@ -271,7 +273,8 @@ class Fitting:
             backend=self.backend,
             dtype=self.dtype,  # type: ignore[arg-type]
             random_state=self.seed,
-            **more,
+            callback=callback,
+            progress=progress,
         )
 
 

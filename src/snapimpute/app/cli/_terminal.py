@@ -19,7 +19,7 @@ from snapimpute.base.machine import seconds_in_words
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from snapimpute.estimator.tuning import Candidate
+    from snapimpute.estimator.choice import Candidate
 
 EVERY = 10.0
 """Seconds between lines, where there is no terminal to draw on."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from snapimpute.app.cli._work import Job
+    from snapimpute.estimator.choice import Choice
     from snapimpute.estimator.tuned import TunedSpec
-    from snapimpute.estimator.tuning import Choice
 
 PICTURES = (".png", ".svg", ".pdf")
 
