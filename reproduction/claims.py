@@ -31,7 +31,7 @@ CONTROLS = {
     "discrete-aware nuclear": ("ridge to the mean", "Soft-Impute, bias-centred"),
     "discrete-aware LSP": ("LSP, ridge to the mean", "LSP, bias-centred", "Soft-Impute, bias-centred"),
 }
-"""What a gain has to be seen beside: the same low-rank term with a pull that knows no alphabet, and centred data."""
+"""Controls of a gain: the same low-rank term with a pull that knows no alphabet, and centred data."""
 
 Holds = Literal["yes", "no", "in part"]
 

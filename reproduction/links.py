@@ -49,7 +49,7 @@ DATA: dict[str, tuple[Callable[[], Graph], tuple[float, ...]]] = {
     "polblogs": (polblogs, (0.2, 0.5, 0.8)),
     "facebook": (facebook, (0.5,)),
 }
-"""Where the links come from, and the shares of the pairs that stay known."""
+"""Sources of the links, and the shares of the pairs that stay known."""
 
 RATIO: dict[str, float] = {"facebook": 10.0}
 """Pairs without a link that take part, for each link; all where nothing is said."""
@@ -67,7 +67,7 @@ strength matters little."""
 LIMITS: dict[str, Any] = {"max_rank": 50, "dtype": "float32"}
 PATH: dict[str, Any] = {"max_iter": 15, "tol": 1e-3}
 LAST: dict[str, Any] = {"max_iter": 40, "tol": 3e-4, "evaluate_every": 40}
-"""Of all fits, of those along a path, and of the last one; they are there for the sake of time. The rank often
+"""Limits of all fits, of those along a path, and of the last one, for the sake of time. The rank often
 reaches its bound: with one of 120 the average precision of Soft-Impute was higher by 0.003 (facebook) and 0.005
 (polblogs, 80 % known; seed 0)."""
 

@@ -42,16 +42,16 @@ CURVES: tuple[tuple[tuple[Kind, ...], tuple[float, ...]], ...] = (
     (("paper",), SHARES),
     (("control", "beyond"), OTHER_SHARES),
 )
-"""Which kinds of methods are run at which shares."""
+"""Kinds of methods, and the shares at which they run."""
 
 THETAS = (50.0, 100.0, 200.0)
 """θ tried for LSP."""
 
 MAX_ITER, TOL = 150, 1e-4
-"""Of the last fit."""
+"""Limits of the last fit."""
 
 ITERATIONS, FEW = 200, 0.2
-"""Of the figure against iterations, and the share observed there."""
+"""Iterations of the figure against iterations, and the share observed there."""
 
 ON_TEST = " (best on test)"
 TITLES = {
@@ -59,10 +59,10 @@ TITLES = {
     True: "MovieLens-100k, strengths chosen on the test ratings: indicative only",
 }
 QUICK = ("constant mean", "damped biases", "AIS-Impute", "discrete-aware nuclear", "Soft-Impute, bias-centred")
-"""What ``--quick`` runs."""
+"""Methods that ``--quick`` runs."""
 
 ROUNDED = ("AIS-Impute", "Soft-Impute, bias-centred")
-"""Of these the nearest symbols are scored, too: the control of rounding."""
+"""Methods whose nearest symbols are scored, too: the control of rounding."""
 
 VERSION = 1
 """To be raised when something is run otherwise: scores are then made anew."""

@@ -83,11 +83,11 @@ GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "knn": tuple({"n_neighbors": k} for k in (5, 10, 20, 40)),
 }
-"""What is tried; an empty setting is the library's default."""
+"""Settings to try; an empty one is the library's default."""
 
 MYFM = {"n_iter": 512, "n_kept_samples": 256}
 MAX_RANK = 50
-"""Of fancyimpute, which then takes its randomised SVD; the full one takes several times as long."""
+"""Largest rank of fancyimpute, which then takes its randomised SVD; the full one takes several times as long."""
 
 
 def tuned(fit: PeerFit, grid: Sequence[Mapping[str, Any]]) -> Run:

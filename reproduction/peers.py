@@ -36,14 +36,14 @@ from snapimpute.data.observations import Observations
 from snapimpute.evaluation import metrics
 
 SHARES = (0.2, 0.4, 0.6, 0.8)
-"""Of the entries that stay known."""
+"""Shares of the entries that stay known."""
 
 DATA: dict[str, Callable[[], Dataset]] = {"movielens": movielens_100k}
 REQUIREMENTS = Path(__file__).parent / "requirements"
 SCRIPT = Path(peer_run.__file__)
 THREADS = ("OPENBLAS", "MKL", "OMP", "VECLIB_MAXIMUM", "NUMBA", "SNAPIMPUTE")
 PYTHON = sys.executable if sys.version_info < (3, 14) else ">=3.11,<3.14"
-"""Of the environments: fancyimpute's scikit-learn has wheels up to Python 3.13. uv looks for one, or fetches it."""
+"""Python of the environments: fancyimpute's scikit-learn has wheels up to 3.13. uv looks for one, or fetches it."""
 
 INSTALL_LIMIT = 1200.0
 """Seconds that making an environment may take."""

@@ -37,7 +37,7 @@ LAM_RATIO, LAM_STEPS = 0.55, 9
 """λ tried: the largest that matters times powers of the ratio."""
 
 MAX_ITER = 50
-"""Of each fit along the path."""
+"""Most iterations of each fit along the path."""
 
 PATIENCE = 3
 """A path ends after so many λ in a row without a better score."""

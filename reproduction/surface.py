@@ -22,7 +22,7 @@ from snapimpute.linalg import LowRank
 from snapimpute.solvers import Result, solve
 
 MAX_ITER, TOL = 40, 1e-4
-"""Of every fit on the way."""
+"""Limits of every fit on the way."""
 
 BETTER = 2e-3
 """A step counts as an improvement from this share of the error on: paths have long flat ends, at high ranks."""
@@ -85,7 +85,7 @@ class Surface:
         self.plain: Points = {} if plain is None else plain
         self.others: Points = {}
         self.start: LowRank | None = None
-        """Where a fit starts that has no other beside it."""
+        """Start of a fit that has no other beside it."""
         self.patience = 1 if spec.spectral == "nuclear" else 2
 
     def at(self, lam: int, xi: int) -> Point:

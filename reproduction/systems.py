@@ -72,7 +72,7 @@ DATA: dict[str, tuple[Callable[[], Dataset], tuple[float, ...]]] = {
     "movielens": (movielens_100k, (0.2,)),
     "movielens-signs": (lambda: binarised(movielens_100k()), (0.95,)),
 }
-"""Where the entries come from, and the shares that stay known."""
+"""Sources of the entries, and the shares that stay known."""
 
 
 def _simple(model: Any) -> System:
@@ -120,7 +120,7 @@ SYSTEMS: dict[str, System] = {
 
 
 QUICK = ("constant mean", "damped biases", OURS_PLAIN, "ours, L1", "ours, fractional L0")
-"""What ``--quick`` runs."""
+"""Methods that ``--quick`` runs."""
 
 
 def fits(system: str, alphabet: Alphabet) -> bool:

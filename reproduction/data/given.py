@@ -11,7 +11,7 @@ from snapimpute.data.datasets.base import DatasetUnavailable
 
 DATA_VARIABLE = "SNAPIMPUTE_DATA"
 MAX_BYTES = 1 << 28
-"""Of a file, unpacked: more is refused."""
+"""Most bytes of a file, unpacked: more is refused."""
 
 
 def given_file(title: str, names: Sequence[str], source: str, path: str | os.PathLike[str] | None = None) -> bytes:

@@ -19,7 +19,7 @@ MOST_LEVELS = 20
 """A column with more different values than that is not taken for discrete by "infer"."""
 
 SPREADS = 4.0
-"""How many standard deviations of a continuous column count as much as the whole range of an alphabet."""
+"""Number of standard deviations of a continuous column that count as much as the whole range of an alphabet."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ class Table(ABC):
     """The table as it came."""
 
     names: list[Any] | None = None
-    """Of the columns of a frame or of observations."""
+    """Names of the columns of a frame or of observations."""
 
     row_labels: Any = None
     """The index of a pandas frame, or the labels of observations; None for the other kinds."""
@@ -132,7 +132,7 @@ class Table(ABC):
     max_cells: float = math.inf
 
     checked = False
-    """Whether all values are known to be symbols."""
+    """True if all values are known to be symbols."""
 
     def take(self, schema: ColumnSchema) -> None:
         """Set what the columns hold."""

@@ -33,7 +33,7 @@ class Method:
     center: Center = None
     weights: Weights = None
     scales: tuple[float, ...] = (1.0,)
-    """What X may be multiplied by: a control, as part of a gain may be shrinkage undone."""
+    """Factors that X may be multiplied by: a control, as part of a gain may be shrinkage undone."""
 
     @property
     def discrete_aware(self) -> bool:

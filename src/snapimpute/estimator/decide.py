@@ -30,14 +30,14 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 
 Decide = Literal["accuracy", "mae", "rmse", "nearest"]
-"""What the decided symbol minimises: the chance of being wrong, the expected absolute or squared error; or the
+"""Loss that the decided symbol minimises: the chance of being wrong, the expected absolute or squared error; or the
 distance to the estimate, without probabilities."""
 
 DAMPING = 5.0
 """Observations of an average row or column that are imagined in addition, for its frequencies."""
 
 RIDGE = 1.0
-"""How strongly the parameters are drawn to the simple case: as much as about one entry would."""
+"""Pull of the parameters to the simple case: as much as about one entry would."""
 
 MOST_ENTRIES = 200_000
 """Held-out entries that a calibration is fitted to, at most."""

@@ -23,7 +23,7 @@ HELD_OUT = 0.2
 """Share of the observed cells that tuning and calibration hold out."""
 
 MIN_OBSERVED = 10
-"""With fewer observed cells nothing is held out and nothing is tuned."""
+"""Least number of observed cells; with fewer, nothing is held out and nothing is tuned."""
 
 
 class KnownCells:

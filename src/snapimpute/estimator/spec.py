@@ -53,13 +53,13 @@ SPECTRAL_BY_LAM: dict[str, Callable[[float], SpectralPenalty]] = {
     "scad": SCAD,
     "rank": Rank,
 }
-"""How λ alone makes a spectral penalty: "lsp" with θ = √λ, "capped-l1" with θ = 2λ, "tnn" with r = 3,
+"""Spectral penalties made from λ alone: "lsp" with θ = √λ, "capped-l1" with θ = 2λ, "tnn" with r = 3,
 "mcp" with γ = 3, "scad" with a = 3.7.
 """
 
 
 WITH_THETA: dict[str, Callable[[float, float], SpectralPenalty]] = {"lsp": LogSum, "capped-l1": CappedL1}
-"""Those that take θ besides."""
+"""Spectral penalties that take θ besides."""
 
 
 class Builder(NamedTuple):

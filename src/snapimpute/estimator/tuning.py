@@ -176,7 +176,7 @@ class Search:
         self.best: dict[bool, Candidate] = {}
         """The best plain candidate and the best of the others, by whether ξ is above 0."""
         self.found: dict[Candidate, list[HeldOut]] = {}
-        """What the candidates say that are as good as these."""
+        """Held-out cells as the best candidates predict them."""
         self.starts: dict[float, list[LowRank]] = {}
         """The last fits of the first path, by λ."""
 

@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 from snapimpute.base.types import Array
 
 TOLERANCE = 1e-11
-"""Of the interpolation, relative to the symbols."""
+"""Error of the interpolation, relative to the symbols."""
 
 NODES = 17
-"""Of one piece of a branch."""
+"""Nodes of one piece of a branch."""
 
 MAX_DEPTH, MAX_PIECES = 40, 1 << 12
-"""How often a piece is halved at most, and how many pieces a branch has: the tolerance cannot be had at a fold."""
+"""Most halvings of a piece, and most pieces of a branch: the tolerance cannot be had at a fold."""
 
 GUIDE = 1 << 12
 """Evenly spaced places at which the search for a piece begins."""
 
 REACH = 4.0
-"""How far the table reaches beyond the alphabet, in units of its span and of the width of the penalty."""
+"""Reach of the table beyond the alphabet, in units of its span and of the width of the penalty."""
 
 
 class Family(NamedTuple):

@@ -18,7 +18,7 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.penalties.maps import CellMap
 
 LINE_POINTS = 2001
-"""At which a prox is compared with the line that is split off."""
+"""Points at which a prox is compared with the line that is split off."""
 
 Kind = Literal["value", "prox", "envelope", "landing"]
 Total = Literal["value", "envelope", "landing"]

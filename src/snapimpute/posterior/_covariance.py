@@ -30,7 +30,7 @@ ROUNDS = 3
 """Rounds of principal factors that make the centre of the prior."""
 
 FIRST_STEP = 0.1
-"""Of the thresholds."""
+"""First step of the thresholds."""
 
 
 @dataclass(frozen=True, eq=False)

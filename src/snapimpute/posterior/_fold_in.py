@@ -21,7 +21,7 @@ SWEEPS = 12
 """Sweeps for the new rows in each kept draw; they begin at their prior means."""
 
 STEP = 0.3
-"""Of the thresholds of new raters."""
+"""Step of the thresholds of new raters."""
 
 
 def fold_in(draws: Draws, cells: Cells, features: Array, *, raters: bool, seed: int = 0) -> Draws:

@@ -32,7 +32,7 @@ items have noise levels and factors on thresholds of their own."""
 
 HELD_PRECISION, FIRST_PRECISION, UNUSED_PRECISION = 5.0, 10.0, 1e12
 RATE = 0.01
-"""Of the gamma priors of precisions, whose shape is 1."""
+"""Rate of the gamma priors of precisions, whose shape is 1."""
 
 OPERATIONS = 200.0
 """Arithmetic of a pass for each cell, about."""

@@ -44,13 +44,13 @@ from snapimpute.solvers.registry import SOLVERS
 from snapimpute.solvers.serialise import Decoder, Encoder, Known, Tensors, digest, known_by_name, name_of
 
 FORMAT, FORMAT_VERSION = "snapimpute checkpoint", 3
-"""What a file calls itself; the second changes whenever older files cannot be read any more."""
+"""Name and version of the format; the version changes whenever older files cannot be read any more."""
 
 MAX_TEXT = 90_000_000
 """Length of the document; safetensors reads 100 million bytes of metadata."""
 
 _OURS = re.compile("[0-9a-f]{32}")
-"""How a folder is called into which workers write."""
+"""Name of a folder into which workers write."""
 
 ADVICE = "Delete it to start anew, or give another path."
 
@@ -148,7 +148,7 @@ class CheckpointFile:
         self._known = _known_classes(problem, solver)
         self._given = {f.name: getattr(problem, f.name) for f in fields(problem)}
         self._parts = self.path.absolute().with_name(f"{self.path.name}.parts")
-        """What the workers of a cluster write of a run, a folder for each time."""
+        """Folders with the parts of a run that the workers of a cluster write, one for each time."""
         self._since = time.monotonic()
 
     def due(self) -> bool:

@@ -52,7 +52,7 @@ FETCHERS = 10
 """Workers that take an array from another at a time: a setting of Dask's."""
 
 BRANCHES = 8
-"""How many blocks are added up in one task."""
+"""Number of blocks added up in one task."""
 
 GIGABIT = 1.25e8
 """Bytes a second of a network of one gigabit."""

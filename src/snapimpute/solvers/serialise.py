@@ -32,7 +32,7 @@ _NATIVE = frozenset(("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u
 """Types that safetensors has; arrays of others are stored as bytes."""
 
 _PLAIN = re.compile(r"[<>|][biufcSUmM][1-9]\d*(\[[^\]]*\])?")
-"""How numpy writes the types that are plain bytes: no objects, no records."""
+"""Numpy's names of the types that are plain bytes: no objects, no records."""
 
 Tensors = dict[str, NDArray[Any]]
 Known = dict[str, type]

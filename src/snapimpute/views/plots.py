@@ -56,7 +56,7 @@ MOST_SHOWN = 400
 
 MOST_TICKS, MOST_LAMS = 25, 7
 MOST_COUNTS = 12
-"""With more symbols, the counts of a confusion are not written out."""
+"""Most symbols for which the counts of a confusion are written out."""
 
 
 # -------------------------------------------------------------------- tuning

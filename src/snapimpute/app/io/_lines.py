@@ -14,7 +14,7 @@ PIECE = 1 << 24
 NEWLINE, RETURN, QUOTE = b'\n\r"'
 
 Lines = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""Where some lines begin and end, and how many fields they have."""
+"""Begin and end of some lines, and their numbers of fields."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ LAYOUTS: tuple[str, ...] = ("auto", "wide", "triplets")
 FORMATS = ("csv", "parquet", "arrow", "mtx", "npz", "excel")
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
-"""What means missing in text files, besides what a user names."""
+"""Texts that mean missing in files, besides those that a user names."""
 
 ANY = "any"
 """The alphabet of a column of any numbers, on the command line."""
@@ -83,7 +83,7 @@ class AlphabetSpec:
     default: Any
     own: dict[str, Any]
     given: bool = field(default=True, repr=False)
-    """Whether there is any."""
+    """True if there is any."""
 
     @classmethod
     def parse(cls, given: Sequence[str]) -> AlphabetSpec:

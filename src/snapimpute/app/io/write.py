@@ -24,7 +24,7 @@ STANDARD_OUTPUT = "standard output"
 ENDINGS = ".csv, .tsv, .parquet, .arrow, .npz, .mtx or .xlsx"
 
 EXCEL_ROWS, EXCEL_COLUMNS = 1_048_575, 16_384
-"""What a sheet can hold, below a line of names."""
+"""Most rows and columns of a sheet, below a line of names."""
 
 
 def output_format(path: str, asked: str | None) -> str:

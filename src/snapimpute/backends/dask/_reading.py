@@ -28,13 +28,13 @@ BUCKETS = 1 << 16
 """Into which rows are hashed; blocks are made of whole buckets."""
 
 ROWS_PER_READ = 1 << 21
-"""Of a file at a time."""
+"""Rows of a file that are read at a time."""
 
 BRANCHES = 8
-"""How many surveys are joined in one task."""
+"""Number of surveys joined in one task."""
 
 Names = tuple[str, str, str]
-"""Of the columns with rows, columns and values."""
+"""Names of the columns with rows, columns and values."""
 
 FilePart = tuple[str, int, int]
 """A file, its first row group, and the one after the last."""

@@ -27,7 +27,7 @@ from snapimpute.backends.dask._expressions import Node, Ref, evaluated, numbered
 from snapimpute.base.types import Array
 
 BRANCHES = 8
-"""How many blocks are added up in one task."""
+"""Number of blocks added up in one task."""
 
 SMALL = 1 << 16
 """Bytes up to which an array is sent along with what is done with it."""
@@ -39,7 +39,7 @@ SECURING = 0.1
 """Share of the time that is spent on having blocks twice, at most: what led to them is held until then, too."""
 
 ATTEMPTS = 5
-"""How often workers may die in one iteration."""
+"""Most deaths of workers in one iteration."""
 
 PAUSE = 0.25
 """Seconds until it is tried again, twice as long every time: the scheduler is to see first that a worker is dead."""
@@ -60,7 +60,7 @@ GONE = (
     "same time: resume from the checkpoint, or begin anew"
 )
 LOST = (CancelledError, KilledWorker, CommClosedError)
-"""What it is called when a worker took something with it."""
+"""Errors raised when a worker took something with it."""
 
 
 Loader = Callable[[Sequence[int]], list[Any]]
@@ -88,13 +88,13 @@ class Tasks:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.number = next(NUMBERS)
-        """What is made of another has a higher one."""
+        """Number of the table: one derived from another gets a larger number."""
         self.count = 0
-        """Of the blocks."""
+        """Number of the blocks."""
         self._secured, self._cost = 0.0, 0.0
         self._seen: set[str] = set()
         self.secured = 0
-        """How often all was put on two workers."""
+        """Number of times that all was put on two workers."""
         self._sent: OrderedDict[bytes, Shared] = OrderedDict()
         self._shared: weakref.WeakSet[Shared] = weakref.WeakSet()
         self._live: weakref.WeakSet[Written] = weakref.WeakSet()

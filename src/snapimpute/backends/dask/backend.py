@@ -93,7 +93,7 @@ class DaskBackend(Tasks, Backend):
         super().__init__(client)
         self.name = f"dask on {client.scheduler.address}"
         self.spread = False
-        """Whether the observations were read by the workers: then this machine may not hold an array of all rows."""
+        """True if the workers read the observations: then this machine may not hold an array of all rows."""
         self._cut: Cut | None = None
 
     @property

@@ -21,19 +21,19 @@ COSTS = (TABLE, ENVELOPE_L1, ENVELOPE_L0, *GAINS)
 """Maps that may be added up over all cells."""
 
 NODES = tuple(1 << power for power in range(13, 17))
-"""Of a table, evenly spaced, as few as will do; between them it is straight."""
+"""Numbers of nodes of a table, evenly spaced, as few as will do; between them it is straight."""
 
 REACH = 2.0
-"""How far a table reaches beyond the alphabet, in spans of it; from there on the map is straight, or in pieces."""
+"""Reach of a table beyond the alphabet, in spans of it; from there on the map is straight, or in pieces."""
 
 PIECES = REACH * 1.5 ** np.arange(6)
-"""Where those begin, if there is more than one: so many spans beyond the alphabet."""
+"""Begin of each such piece, if there is more than one: so many spans beyond the alphabet."""
 
 MOST_BREAKS = 64
 """Places at which a map that is read from a table may jump or bend, those beyond the table not counted."""
 
 COARSE = 2e-6
-"""How far a table may be off between its nodes, within the alphabet: root mean squares, relative to the symbols."""
+"""Error allowed to a table between its nodes, within the alphabet: root mean squares, relative to the symbols."""
 
 FINE = 4e-7
 """The same for a cost: on the average, relative to the cost itself, which may be tiny beside the symbols."""
@@ -42,7 +42,7 @@ STRAIGHT, STRAIGHT_COST = 1e-5, 1e-2
 """Beyond its table a map goes on as one line if that is off by no more: of the way, and of the cost."""
 
 FARTHEST = 1 << 14
-"""How many gaps evenly spaced symbols may be away from 0: factors are numbers of fp16, which end at 65504."""
+"""Most gaps of evenly spaced symbols from 0: factors are numbers of fp16, which end at 65504."""
 
 
 class Form(NamedTuple):

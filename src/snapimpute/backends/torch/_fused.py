@@ -41,16 +41,16 @@ from snapimpute.backends.torch._fused_kernels import mapped_product, mapped_tota
 
 PRECISIONS = ("bf16", "fp16", "tf32", "float32")
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "float32": torch.float16}
-"""Of the factors; B is of fp16, but for "bf16"."""
+"""Types of the factors; B is of fp16, but for "bf16"."""
 
 MOST_COLUMNS = 256
-"""Of the factors, and of B; in "float32" the factors have three times as many inside."""
+"""Most columns of the factors, and of B; in "float32" the factors have three times as many inside."""
 
 LARGEST = 32_000
 """In units of a form, of what cells can add up to: fp16 ends at 65504, and scaling makes it up to twice as much."""
 
 MOST_LOST = 10
-"""How many times larger than a sum its kernel's part may be: digits that both have in common are lost."""
+"""Largest ratio of the kernel's part to its sum: digits that both have in common are lost."""
 
 BLOCK = 128
 """Factors are padded to a multiple of so many rows."""

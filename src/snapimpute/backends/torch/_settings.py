@@ -16,7 +16,7 @@ import torch
 _lock = threading.RLock()
 _inside: set[object] = set()
 _before = ExitStack()
-"""What brings back the settings of the program."""
+"""Callbacks that bring back the settings of the program."""
 
 
 @contextmanager

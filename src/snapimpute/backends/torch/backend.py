@@ -118,7 +118,7 @@ class TorchBackend(Backend):
         gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
         self.name = f"torch on {device}{gpu}"
         self._cells: tuple[tuple[Any, ...], tuple[Any, ...]] = ((), ())
-        """Of whom the cells were moved last (rows, columns, shape), and what they have become."""
+        """Cells that were moved last (rows, columns, shape), and their copies on the device."""
 
     def free_memory(self) -> int | None:
         """Bytes that are free on a GPU, those that torch keeps for itself included."""
