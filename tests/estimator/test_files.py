@@ -26,6 +26,8 @@ from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuning import Choice
 from snapimpute.solvers.serialise import Decoder, Encoder
 
+pytestmark = pytest.mark.slow
+
 NAN = np.nan
 GIVEN = {"lam": 0.5, "xi": 0.01}
 

@@ -16,6 +16,8 @@ from snapimpute import Observations, SnapImputer
 from snapimpute.estimator.update import merged
 from snapimpute.solvers import FitOptions
 
+pytestmark = pytest.mark.slow
+
 NAN = np.nan
 EXACT = {"tol": 1e-9, "max_iter": 5000}
 GIVEN = {"lam": 1.0, "xi": 0.02, "center": "mean", **EXACT}

@@ -26,6 +26,12 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 if CHROMIUM is None:
     pytest.skip("no chromium, chromium-browser or google-chrome on the PATH", allow_module_level=True)
 
+
+@pytest.fixture(autouse=True)
+def short_script() -> None:
+    """The page as it is, with plotly.js, which other tests do without."""
+
+
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 BOLD = "<b>bold</b> & 'q' \"Q\""
 SIZE = 44, 10
