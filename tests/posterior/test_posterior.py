@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -136,6 +137,22 @@ def test_new_rows_are_answered_nearly_as_rows_of_the_fit(covariance, side):
     folded, whole = fit.fold_in(last).proba(rows - 240, cols), model.fit(table, "0:3").proba(rows, cols)
     truth = y[rows, cols]
     assert log_loss(folded, truth) < log_loss(whole, truth) + 0.05
+
+
+@pytest.mark.parametrize(("covariance", "side"), KINDS)
+def test_more_cells_go_on_from_the_fit(covariance, side):
+    """With half of the hidden cells added, an update of few sweeps is as good as a fit from nothing."""
+    table, hidden, y, _ = planted(300, 30, 2, 4, 0.7)
+    kept, _ = table.split(0.4, random_state=0)
+    model = Posterior(covariance=covariance, thresholds=side, rank=3, sweeps=200)
+    first = model.fit(kept, "0:3")
+    updated = replace(model, sweeps=60).update(first, table)
+    again = model.fit(table, "0:3")
+    before, after, whole = (log_loss(fit.proba(*hidden), y[hidden]) for fit in (first, updated, again))
+    assert after < before
+    assert after < whole + (0.06 if covariance == "full" else 0.02)
+    with pytest.raises(ValueError, match="update goes on with the same columns"):
+        model.update(again, si.Observations.from_dense([[1.0]]))
 
 
 @pytest.mark.parametrize(("covariance", "side"), KINDS)

@@ -17,7 +17,7 @@ from snapimpute.posterior._low_rank import NOISE_SHAPE, UNUSED_PRECISION, Draw, 
 from snapimpute.posterior._passes import item_pass, predictors, rater_pass
 from snapimpute.posterior._thresholds import move_thresholds
 
-SWEEPS = 12
+SWEEPS = 6
 """Sweeps for the new rows in each kept draw; they begin at their prior means."""
 
 STEP = 0.3

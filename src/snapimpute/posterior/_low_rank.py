@@ -191,7 +191,8 @@ class Chain:
             self.z[:] = cells.value
         self._start_thresholds()
         items = cells.shape[1]
-        self.log_factors, self.factor_steps = np.zeros(items), np.full(items, 0.1)
+        self.log_factors: Array = np.zeros(items)
+        self.factor_steps: Array = np.full(items, 0.1)
         self.factor_spread = 0.1
         self.log_likelihood = float("nan")
 
@@ -199,7 +200,8 @@ class Chain:
         """Begin with the common thresholds that the shares of the symbols of each kind ask for."""
         cells, most = self.cells, int(self.cells.levels.max(initial=2))
         kinds, self.kinds = int(cells.kind.max(initial=0)) + 1, []
-        self.center, self.spread = np.zeros((kinds, most + 1)), np.full((kinds, most + 1), 0.3)
+        self.center: Array = np.zeros((kinds, most + 1))
+        self.spread: Array = np.full((kinds, most + 1), 0.3)
         whose = np.repeat(np.arange(cells.shape[0]), np.diff(cells.start))
         for kind in range(kinds):
             raters = np.flatnonzero((cells.kind == kind) & self.ordinal)
@@ -344,6 +346,30 @@ class Chain:
         if self.parts.item_noise and not self.binary and self.number >= NOISE_FROM:
             items.draw_noise(rest[1], counts[1], rng, scaled=np.full(counts[1].size, not exact))
         items.draw_prior(self.rank, rng, held=held, level=False)
+
+    def resume(self, draw: Draw, sweep: int) -> None:
+        """Go on from a draw of a smaller table of the same kind, as if so many sweeps had been made.
+
+        Units that are new begin at the prior mean of their side, thresholds that are new at the common ones.
+        """
+        used = self.rank + 1
+        self.number = sweep
+        noises = draw.rater_noise, draw.item_noise
+        for side, numbers, noise, prior in zip(
+            (self.raters, self.items), (draw.raters, draw.items), noises, draw.priors, strict=True
+        ):
+            side.numbers[:, :used] = prior.center
+            side.numbers[: len(numbers), :used] = numbers
+            side.noise[: len(noise)] = noise
+            side.precision[:used], side.center[:used] = prior.precision, prior.center
+            side.slope_precision[:used] = prior.slope_precision
+            if prior.slopes.shape == side.slopes[:, :used].shape:
+                side.slopes[:, :used] = prior.slopes
+        self.center, self.spread = draw.threshold_prior.center.copy(), draw.threshold_prior.spread.copy()
+        self.factor_spread = draw.threshold_prior.factor_spread
+        self._make_common()
+        self.thresholds[: len(draw.thresholds), 1:-1] = draw.thresholds
+        self.log_factors[: draw.factors.size] = np.log(draw.factors)
 
     # ---------------------------------------------------------------- answers
     def draw(self) -> Draw:

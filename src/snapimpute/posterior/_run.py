@@ -35,6 +35,9 @@ FEWEST_DRAWS = 20
 TABLE_EVERY = 8
 """A completed table is kept after so many sweeps: those in a row are alike."""
 
+RESUME_AT, RESUME_BURN_IN = 20, 15
+"""Number of sweeps that a chain counts as made when it goes on from a draw, and those until draws are kept."""
+
 Callback = Callable[[Sweep], Any]
 
 
@@ -108,6 +111,12 @@ class LowRankRun(Run):
         super().__init__(*given, **options)
         self.chain, self.every = chain, 1
         self._draws: list[Draw] = []
+
+    def resume(self, draw: Draw) -> None:
+        """Go on from a draw of a smaller table, with a short burn-in."""
+        self.chain.resume(draw, RESUME_AT)
+        self.burn_in = min(self.burn_in, RESUME_BURN_IN)
+        self.chain.burn_in = RESUME_AT + self.burn_in
 
     @property
     def kept(self) -> int:

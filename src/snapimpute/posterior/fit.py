@@ -16,7 +16,7 @@ from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._fold_in import fold_in
 from snapimpute.posterior._table import Frame
 
-FOLD_DRAWS = 30
+FOLD_DRAWS = 60
 """Draws that new rows are folded into."""
 
 MOST_CELLS = 100_000_000

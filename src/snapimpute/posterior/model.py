@@ -17,7 +17,7 @@ from snapimpute.posterior._features import mask_features, no_features
 from snapimpute.posterior._low_rank import Chain, Parts
 from snapimpute.posterior._run import CovarianceRun, LowRankRun, Run
 from snapimpute.posterior._table import Frame
-from snapimpute.posterior.fit import PosteriorFit, Sweep
+from snapimpute.posterior.fit import LowRankAnswers, PosteriorFit, Sweep
 
 Covariance = Literal["auto", "low-rank", "full"]
 Thresholds = Literal["auto", "rows", "columns"]
@@ -110,6 +110,48 @@ class Posterior:
         with single_threaded_blas():
             chosen = self._settled(observations, schema)
             return chosen._run(observations, schema).finish(time_limit, callback)
+
+    def update(
+        self,
+        fit: PosteriorFit,
+        observations: Observations,
+        *,
+        time_limit: float | None = None,
+        callback: Callable[[Sweep], Any] | None = None,
+    ) -> PosteriorFit:
+        """Go on from a fit with a table that has more known cells, and perhaps more rows.
+
+        Parameters
+        ----------
+        fit : PosteriorFit
+        observations : Observations
+            All known cells, those of the fit included.
+        time_limit, callback
+            As in `fit`.
+        """
+        self._check(observations)
+        schema = fit.frame.schema
+        if observations.shape[1] != fit.observations.shape[1] or observations.shape[0] < fit.observations.shape[0]:
+            raise ValueError(
+                f"update goes on with the same columns and at least the same rows: the fit is of "
+                f"{fit.observations.shape}, the table of {observations.shape}"
+            )
+        if not isinstance(fit.answers, LowRankAnswers):
+            return replace(self, covariance="full").fit(
+                observations, schema, time_limit=time_limit, callback=callback
+            )
+        draws = fit.answers.draws
+        chosen = replace(
+            self,
+            covariance="low-rank",
+            thresholds="rows" if fit.frame.by_rows else "columns",
+            rank=draws.raters.shape[2] - 1,
+        )
+        with single_threaded_blas():
+            run = chosen._run(observations, schema)
+            if isinstance(run, LowRankRun):
+                run.resume(draws[len(draws) - 1])
+            return run.finish(time_limit, callback)
 
     def _check(self, observations: Observations) -> None:
         for name, choices in (
