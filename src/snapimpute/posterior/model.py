@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from snapimpute.base.threads import single_threaded_blas
+from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
@@ -30,6 +32,9 @@ SWEEPS, BINARY_SWEEPS = 400, 600
 
 SHORT_SWEEPS, HELD_OUT = 60, 0.1
 """Sweeps of the short runs that choose between models, and their share of held-out cells."""
+
+DENSE, SURE = 0.3, 2.0
+"""Share of known cells from which columns are tried before rows; standard errors by which another model must win."""
 
 RANK, LARGE_RANK = 15, 31
 LARGE_CELLS, LARGE_PER_UNIT = 200_000, 40
@@ -173,12 +178,18 @@ class Posterior:
         tried = [
             replace(self, covariance=covariance, thresholds=side)
             for covariance in self._covariances(observations)
-            for side in self._sides(schema, covariance)
+            for side in self._sides(observations, schema, covariance)
         ]
         if len(tried) == 1:
             return tried[0]
         kept, held = observations.split(HELD_OUT, random_state=self.random_state)
-        return min(tried, key=lambda one: replace(one, sweeps=SHORT_SWEEPS)._lost(kept, held, schema))
+        losses = [replace(one, sweeps=SHORT_SWEEPS)._losses(kept, held, schema) for one in tried]
+        best = 0
+        for one in range(1, len(tried)):
+            gain = losses[best] - losses[one]
+            if gain.mean() > SURE * gain.std() / math.sqrt(gain.size):
+                best = one
+        return tried[best]
 
     def _covariances(self, observations: Observations) -> tuple[Covariance, ...]:
         m, n = observations.shape
@@ -187,21 +198,26 @@ class Posterior:
         narrow = 2 <= n <= MOST_COLUMNS and m >= 2 * n and observations.density >= LEAST_KNOWN
         return ("low-rank", "full") if narrow else ("low-rank",)
 
-    def _sides(self, schema: ColumnSchema, covariance: Covariance) -> tuple[Thresholds, ...]:
+    def _sides(
+        self, observations: Observations, schema: ColumnSchema, covariance: Covariance
+    ) -> tuple[Thresholds, ...]:
+        """Sides to try; the one that is usual for such a table first: rows where few cells are known."""
         if covariance == "full" or schema.one is None or len(schema.one) == 2:
             return ("columns",)
-        return ("rows", "columns") if self.thresholds == "auto" else (self.thresholds,)
+        if self.thresholds != "auto":
+            return (self.thresholds,)
+        return ("rows", "columns") if observations.density < DENSE else ("columns", "rows")
 
-    def _lost(self, kept: Observations, held: Observations, schema: ColumnSchema) -> float:
-        """Mean negative log-probability of the held-out symbols after a run on the kept cells."""
-        fit, total, count = self._run(kept, schema).finish(None, None), 0.0, 0
+    def _losses(self, kept: Observations, held: Observations, schema: ColumnSchema) -> Array:
+        """Negative log-probabilities of the held-out symbols after a run on the kept cells."""
+        fit, found = self._run(kept, schema).finish(None, None), []
         for kind, alphabet in enumerate(schema.kinds):
             inside = schema.inside(kind, held.cols)
             rows, cols, values = held.rows[inside], held.cols[inside], held.values[inside]
             if alphabet is not None and values.size:
                 p = fit.proba(rows, cols)[np.arange(values.size), alphabet.indices(values)]
-                total, count = total - float(np.log(np.maximum(p, 1e-12)).sum()), count + values.size
-        return total / max(count, 1)
+                found.append(-np.log(np.maximum(p, 1e-12)))
+        return np.concatenate(found) if found else np.zeros(1)
 
     def _run(self, observations: Observations, schema: ColumnSchema) -> Run:
         """Build the run of a model that is settled."""
