@@ -187,7 +187,7 @@ class _Sweeps:
         self.going &= np.linalg.norm(self.last, axis=1) > SMALL * np.linalg.norm(self.C, axis=1)
 
     def few_going(self) -> bool:
-        """Return whether few rows have not arrived, and make a problem without the others: they need a cell."""
+        """Tell whether the passes that follow may leave the other rows out; a problem needs an observed cell."""
         separable = self.problem.discrete is None or self.problem.discrete.separable
         return bool(separable and self.going.mean() <= FEW and self.going[self.problem.observations.rows].any())
 
