@@ -162,6 +162,17 @@ def test_the_score_of_folds_is_the_mean_over_all_entries(solved):
     assert choice.best.n_iter == max(result.n_iter for result in results)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_path_computes_the_smooth_part_once(solved, dtype):
+    """All λ of a ξ have the same observations, offsets and targets, in the precision of the fit."""
+    choose(DATA.observations, RECIPE, lam=[4.0, 2.0, 1.0], xi=[0.0, 0.02], dtype=dtype)
+    for path_of_xi in (solved[:3], solved[3:]):
+        problems = [call["problem"] for call in path_of_xi]
+        assert {one.targets.dtype for one in problems} == {np.dtype(dtype)}
+        assert len({id(one.smooth) for one in problems}) == len({id(one.observations) for one in problems}) == 1
+        assert [one.spectral.lam for one in problems] == [4.0, 2.0, 1.0]
+
+
 def test_folds_are_warm_started_each_by_its_own(solved):
     """Down a path the fit of a fold starts from the fit of the same fold."""
     choose(DATA.observations, RECIPE, lam=[4.0, 2.0, 1.0], xi=0.0, cv=2)

@@ -244,7 +244,7 @@ class BoundSpec:
     def __init__(self, spec: ModelSpec, cells: KnownCells) -> None:
         self.spec, self.cells = spec, cells
         self._penalties: dict[float, DiscretePenalty | None] = {}
-        self._last: tuple[float, Problem] | None = None
+        self._last: tuple[float, str | None, Problem] | None = None
 
     @property
     def observations(self) -> Observations:
@@ -256,13 +256,14 @@ class BoundSpec:
         """Offsets that are subtracted from the targets."""
         return self.cells.offsets(self.spec.center, self.spec.damping)
 
-    def problem(self, lam: float, xi: float) -> Problem:
-        """Build the problem; it shares its smooth part with the last one, if that had the same ξ."""
+    def problem(self, lam: float, xi: float, dtype: str | None = None) -> Problem:
+        """Build the problem in a precision; it shares its smooth part with the last one, if that had the same ξ."""
         given = self.spec.spectral
         spectral = self.spec.spectral_at(lam) if isinstance(given, str) else given
-        if self._last is None or self._last[0] != xi:
-            self._last = xi, Problem(self.observations, spectral, self._penalty(xi), self.offsets)
-        return self._last[1].with_spectral(spectral)
+        if self._last is None or self._last[:2] != (xi, dtype):
+            problem = Problem(self.observations, spectral, self._penalty(xi), self.offsets)
+            self._last = xi, dtype, problem if dtype is None else problem.astype(dtype)
+        return self._last[2].with_spectral(spectral)
 
     @cached_property
     def largest_lam(self) -> float:

@@ -284,7 +284,7 @@ class LamPath:
         """Yield the fits at every λ in turn, each started from the one before, the first from ``x``."""
         options = replace(self.options, evaluate_every=self.options.max_iter)
         for lam in lams:
-            result = run(self.bound.problem(lam, xi), self.solver, options, x0=x)
+            result = run(self.bound.problem(lam, xi, options.dtype), self.solver, options, x0=x)
             if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
                 raise KeyboardInterrupt(result.status.message)
             x = result.x
