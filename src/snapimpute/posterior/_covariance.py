@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
+from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.posterior._column_passes import add_symbols, draw_missing, move_own, regress
 from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
@@ -25,6 +26,9 @@ NOISE_SHAPE = 10.0
 
 THRESHOLDS_FROM = 4
 """First sweep that moves thresholds."""
+
+SETTLE = 10
+"""Sweeps in which the rows settle under parameters that are given."""
 
 ROUNDS = 3
 """Rounds of principal factors that make the centre of the prior."""
@@ -43,6 +47,7 @@ class Column:
     levels: int
 
 
+@stored("posterior covariance draw", "precision", "thresholds")
 @dataclass(frozen=True, eq=False)
 class CovarianceDraw:
     """One draw: the precision matrix of the columns and their thresholds."""
@@ -71,6 +76,7 @@ class CovarianceChain:
         self.strength = float(p) if strength is None else float(strength)
         self.rank = max(min(p // 6, 12), 1) if rank is None else rank
         self.robust, self.exact, self.number = robust, exact, 0
+        self.given = False
         self.levels = np.array([column.levels for column in columns])
         most = int(self.levels.max(initial=2))
         self.thresholds = np.full((p, most + 1), FAR_THRESHOLD, np.float32)
@@ -94,7 +100,8 @@ class CovarianceChain:
         """Draw everything once; add probabilities of all cells to ``sums``, and means to ``centers``."""
         rng = self._random(1)
         if self.number > 0:
-            self._draw_precision(rng)
+            if not self.given:
+                self._draw_precision(rng)
             if self.robust:
                 self._draw_weights(rng)
         center = np.zeros(self.thresholds.shape[1], np.float32)
@@ -118,7 +125,7 @@ class CovarianceChain:
         known, missing = column.known, column.missing
         if column.levels:
             mean, spread = eta[known], size[known]
-            if self.number >= THRESHOLDS_FROM and column.levels > 1:
+            if self.number >= THRESHOLDS_FROM and column.levels > 1 and not self.given:
                 given = column.symbol, column.levels, self.thresholds[j], center, np.float32(1), self.steps[j]
                 move_own(*given, self.number < self.burn_in, mean, spread, key)
             bounds = self.thresholds[j]
@@ -153,13 +160,25 @@ class CovarianceChain:
         """Draw the noise level of each row."""
         squares = np.einsum("ij,ij->j", self.z, self.precision.astype(np.float32) @ self.z)
         weights = rng.gamma((NOISE_SHAPE + len(self.columns)) / 2, 2 / (NOISE_SHAPE + squares))
-        if not self.exact:
+        if not (self.exact or self.given):
             weights /= np.exp(np.log(weights).mean())
         self.weights = weights.astype(np.float32)
 
+    def take(self, draw: CovarianceDraw) -> None:
+        """Take the parameters of a draw as given: sweeps move the rows only."""
+        self.precision, self.given = draw.precision.astype(np.float64), True
+        self.thresholds[:, 1:-1] = draw.thresholds
+
+    def resume(self, draw: CovarianceDraw, sweep: int) -> None:
+        """Go on from the parameters of a draw, as if so many sweeps had been made."""
+        self.take(draw)
+        for _ in range(SETTLE):
+            self.sweep()
+        self.given, self.number = False, sweep
+
     def draw(self) -> CovarianceDraw:
         """Copy the parameters."""
-        return CovarianceDraw(self.precision.copy(), self.thresholds[:, 1:-1].copy())
+        return CovarianceDraw(self.precision.astype(np.float32), self.thresholds[:, 1:-1].copy())
 
 
 def wishart(freedom: float, inverse_scale: Array, rng: np.random.Generator) -> Array:

@@ -13,11 +13,11 @@ import numpy as np
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.posterior._cells import Cells
-from snapimpute.posterior._covariance import CovarianceChain
+from snapimpute.posterior._covariance import CovarianceChain, CovarianceDraw
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._low_rank import Chain, Draw
 from snapimpute.posterior._table import Frame
-from snapimpute.posterior.fit import CovarianceAnswers, LowRankAnswers, PosteriorFit, Sweep
+from snapimpute.posterior.fit import Completed, CovarianceAnswers, LowRankAnswers, PosteriorFit, Sweep
 
 LOOK_EVERY = 30
 """Sweeps between two looks at the Monte Carlo error."""
@@ -54,6 +54,10 @@ class Run(ABC):
         symbols = frame.levels[self.cols] > 0
         self.rows, self.cols = self.rows[symbols], self.cols[symbols]
         self.watched: list[Array] = []
+
+    @abstractmethod
+    def resume(self, draw: Any) -> None:
+        """Go on from a draw of a smaller table, with a short burn-in."""
 
     @abstractmethod
     def sweep(self, number: int) -> float:
@@ -147,52 +151,36 @@ class CovarianceRun(Run):
 
     def __init__(self, chain: CovarianceChain, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.chain = chain
-        p, m = len(chain.columns), chain.rows
-        self.sums = np.zeros((p, max(int(chain.levels.max(initial=0)), 1), m), np.float32)
-        self.means = np.zeros((p, m), np.float32)
-        cells = [column.missing * p + j for j, column in enumerate(chain.columns)]
-        flat = np.concatenate(cells) if cells else np.empty(0, np.int64)
-        self.order = np.argsort(flat)
-        self.missing = flat[self.order]
-        self.tables: list[Array] = []
-        self._kept = 0
-        self._before = np.zeros((self.rows.size, self.sums.shape[1]))
+        self.done = Completed(chain)
+        self._before = np.zeros((self.rows.size, self.done.sums.shape[1]))
+
+    def resume(self, draw: CovarianceDraw) -> None:
+        """Go on from a draw of a smaller table, with a short burn-in."""
+        self.burn_in = min(self.burn_in, RESUME_BURN_IN)
+        self.done.chain.burn_in = RESUME_AT + self.burn_in
+        self.done.chain.resume(draw, RESUME_AT)
 
     @property
     def kept(self) -> int:
         """Number of sweeps that were added up."""
-        return self._kept
+        return self.done.count
 
     def sweep(self, number: int) -> float:
         """Make a sweep, add up its probabilities, keep a table now and then."""
-        after = number - self.burn_in
-        if after < 0:
-            self.chain.sweep()
+        if number < self.burn_in:
+            self.done.chain.sweep()
             return math.nan
-        self.chain.sweep(self.sums, self.means)
-        self._kept += 1
-        total = self.sums[self.cols, :, self.rows].astype(np.float64)
+        self.done.sweep()
+        total = self.done.sums[self.cols, :, self.rows].astype(np.float64)
         self.watched.append(total - self._before)
         self._before = total
-        if after % TABLE_EVERY == 0:
-            self.tables.append(self._table())
+        if (number - self.burn_in) % TABLE_EVERY == 0:
+            self.done.keep()
         return math.nan
 
-    def _table(self) -> Array:
-        """Symbols (or numbers) of the missing cells in this sweep."""
-        chain, found = self.chain, []
-        for j, column in enumerate(chain.columns):
-            z = chain.z[j, column.missing]
-            if column.levels:
-                z = np.searchsorted(chain.thresholds[j, 1 : column.levels], z).astype(np.float32)
-            found.append(z)
-        return np.concatenate(found)[self.order] if found else np.empty(0, np.float32)
-
     def answers(self) -> CovarianceAnswers:
-        """Averages and tables."""
-        means = self.means / np.float32(max(self._kept, 1))
-        return CovarianceAnswers(self.sums, means, np.stack(self.tables), self.missing)
+        """Averages, tables and draws."""
+        return self.done.answers()
 
 
 def _size(draw: Draw) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._covariance import SETTLE, CovarianceChain, CovarianceDraw
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._fold_in import fold_in
 from snapimpute.posterior._table import Frame
@@ -46,6 +46,9 @@ class Answers(Protocol):
     def centers(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Mean of the latent values."""
 
+    def folded(self, frame: Frame, observations: Observations, seed: int) -> Answers:
+        """Answers for new rows, by their known cells."""
+
     def joint(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int) -> Array:
         """Symbols (numbers, in columns of these) of the cells in ``count`` joint draws, one row a draw."""
 
@@ -69,6 +72,11 @@ class LowRankAnswers:
         mean: Array = self.draws.predictors(*self._units(frame, rows, cols)).mean(axis=0)
         return mean
 
+    def folded(self, frame: Frame, observations: Observations, seed: int) -> LowRankAnswers:
+        """Answers for new rows."""
+        given = frame.cells(observations), frame.mask.features(observations)
+        return LowRankAnswers(fold_in(self.draws.thinned(FOLD_DRAWS), *given, raters=frame.by_rows, seed=seed))
+
     def joint(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int) -> Array:
         """Draw the cells from evenly spaced draws of the parameters, one for each table."""
         rater, item = self._units(frame, rows, cols)
@@ -86,10 +94,10 @@ class LowRankAnswers:
         return out
 
 
-@stored("covariance answers", "sums", "means", "tables", "missing")
+@stored("covariance answers", "sums", "means", "tables", "missing", "draws")
 @dataclass(frozen=True, eq=False)
 class CovarianceAnswers:
-    """Answers of the full covariance: averages for all cells, and completed tables kept on the way.
+    """Answers of the full covariance: averages for all cells, completed tables, and draws for new rows.
 
     ``sums`` has a row of probabilities for each symbol of each column, ``tables``
     the missing cells of each kept draw, in the order of ``missing`` (row·columns + column).
@@ -99,6 +107,7 @@ class CovarianceAnswers:
     means: Array
     tables: Array
     missing: NDArray[np.int64]
+    draws: tuple[CovarianceDraw, ...]
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Probability of each symbol given all other cells of the row, averaged over the draws."""
@@ -110,6 +119,11 @@ class CovarianceAnswers:
         """Mean of the latent values given all other cells of the row."""
         found: Array = self.means[cols, rows]
         return found
+
+    def folded(self, frame: Frame, observations: Observations, seed: int) -> CovarianceAnswers:
+        """Answers for new rows."""
+        columns, numbers = frame.columns(observations)
+        return covariance_answers(CovarianceChain(observations.shape, columns, numbers, seed=seed), self.draws)
 
     def joint(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int) -> Array:
         """Give the cells in evenly spaced completed tables; only missing cells were drawn."""
@@ -124,6 +138,55 @@ class CovarianceAnswers:
         chosen = np.linspace(0, len(self.tables) - 1, count).round().astype(np.intp)
         found: Array = self.tables[chosen][:, place]
         return found
+
+
+class Completed:
+    """Sums over the sweeps of a full covariance: probabilities and means of all cells, completed tables."""
+
+    def __init__(self, chain: CovarianceChain) -> None:
+        self.chain, self.count = chain, 0
+        p, m = len(chain.columns), chain.rows
+        self.sums = np.zeros((p, max(int(chain.levels.max(initial=0)), 1), m), np.float32)
+        self.means = np.zeros((p, m), np.float32)
+        flat = np.concatenate([column.missing * p + j for j, column in enumerate(chain.columns)])
+        self.order = np.argsort(flat)
+        self.missing = flat[self.order]
+        self.tables: list[Array] = []
+        self.draws: list[CovarianceDraw] = []
+
+    def sweep(self) -> None:
+        """Make a sweep and add it up."""
+        self.chain.sweep(self.sums, self.means)
+        self.count += 1
+
+    def keep(self) -> None:
+        """Keep the completed table and the parameters of the last sweep."""
+        chain, found = self.chain, []
+        for j, column in enumerate(chain.columns):
+            z = chain.z[j, column.missing]
+            if column.levels:
+                z = np.searchsorted(chain.thresholds[j, 1 : column.levels], z).astype(np.float32)
+            found.append(z)
+        self.tables.append(np.concatenate(found)[self.order])
+        self.draws.append(chain.draw())
+
+    def answers(self) -> CovarianceAnswers:
+        """Return averages, tables and draws."""
+        means = self.means / np.float32(max(self.count, 1))
+        return CovarianceAnswers(self.sums, means, np.stack(self.tables), self.missing, tuple(self.draws))
+
+
+def covariance_answers(chain: CovarianceChain, draws: tuple[CovarianceDraw, ...]) -> CovarianceAnswers:
+    """Complete rows under the parameters of each draw in turn."""
+    done = Completed(chain)
+    chain.take(draws[0])
+    for _ in range(SETTLE):
+        chain.sweep()
+    for draw in draws:
+        chain.take(draw)
+        done.sweep()
+        done.keep()
+    return done.answers()
 
 
 @stored("posterior fit", "frame", "answers", "observations", "history", "converged")
@@ -248,10 +311,4 @@ class PosteriorFit:
                 f"the new rows have {observations.shape[1]} columns, the fitted table {self.observations.shape[1]}: "
                 f"give the same columns in the same order"
             )
-        if not isinstance(self.answers, LowRankAnswers):
-            raise ValueError('fold_in needs draws of covariance="low-rank": fit with that to take new rows')
-        cells: Cells = self.frame.cells(observations)
-        features = self.frame.mask.features(observations)
-        draws = self.answers.draws.thinned(FOLD_DRAWS)
-        found = fold_in(draws, cells, features, raters=self.frame.by_rows, seed=random_state)
-        return PosteriorFit(self.frame, LowRankAnswers(found), observations)
+        return PosteriorFit(self.frame, self.answers.folded(self.frame, observations, random_state), observations)

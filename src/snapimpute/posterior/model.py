@@ -141,21 +141,16 @@ class Posterior:
                 f"update goes on with the same columns and at least the same rows: the fit is of "
                 f"{fit.observations.shape}, the table of {observations.shape}"
             )
-        if not isinstance(fit.answers, LowRankAnswers):
-            return replace(self, covariance="full").fit(
-                observations, schema, time_limit=time_limit, callback=callback
-            )
-        draws = fit.answers.draws
+        low_rank, draws = isinstance(fit.answers, LowRankAnswers), fit.answers.draws
         chosen = replace(
             self,
-            covariance="low-rank",
+            covariance="low-rank" if low_rank else "full",
             thresholds="rows" if fit.frame.by_rows else "columns",
-            rank=draws.raters.shape[2] - 1,
+            rank=draws.raters.shape[2] - 1 if low_rank else "auto",
         )
         with single_threaded_blas():
             run = chosen._run(observations, schema)
-            if isinstance(run, LowRankRun):
-                run.resume(draws[len(draws) - 1])
+            run.resume(draws[len(draws) - 1])
             return run.finish(time_limit, callback)
 
     def _check(self, observations: Observations) -> None:
