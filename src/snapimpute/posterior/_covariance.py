@@ -57,7 +57,11 @@ class CovarianceDraw:
 
 
 class CovarianceChain:
-    """A chain with a full covariance; ``values`` are the standardised numbers of columns without symbols."""
+    """A chain with a full covariance; ``values`` are the standardised numbers of columns without symbols.
+
+    An ``exact`` chain draws from one joint density: the prior of Σ has the identity as its fixed centre, that of
+    thresholds the quantiles of equal shares, and nothing is rescaled or adapted.
+    """
 
     def __init__(
         self,
@@ -104,15 +108,20 @@ class CovarianceChain:
                 self._draw_precision(rng)
             if self.robust:
                 self._draw_weights(rng)
-        center = np.zeros(self.thresholds.shape[1], np.float32)
-        ordinal = self.levels > 0
-        for t in range(1, center.size - 1):
-            has = ordinal & (self.levels > t)
-            center[t] = self.thresholds[has, t].mean() if has.any() else 0.0
+        center = self._threshold_centers()
         seeds = np.random.SeedSequence((self.seed, self.number)).generate_state(len(self.columns))
         for j, column in enumerate(self.columns):
-            self._visit(j, column, center, np.uint32(seeds[j]), sums, centers)
+            self._visit(j, column, center[j], np.uint32(seeds[j]), sums, centers)
         self.number += 1
+
+    def _threshold_centers(self) -> Array:
+        """Prior means of the thresholds: those of all columns now, or where the shares of all symbols are equal."""
+        centers = np.zeros_like(self.thresholds)
+        for t in range(1, centers.shape[1] - 1):
+            has = self.levels > t
+            if has.any():
+                centers[has, t] = ndtri(t / self.levels[has]) if self.exact else self.thresholds[has, t].mean()
+        return centers
 
     def _visit(
         self, j: int, column: Column, center: Array, key: np.uint32, sums: Array | None, centers: Array | None
@@ -127,7 +136,8 @@ class CovarianceChain:
             mean, spread = eta[known], size[known]
             if self.number >= THRESHOLDS_FROM and column.levels > 1 and not self.given:
                 given = column.symbol, column.levels, self.thresholds[j], center, np.float32(1), self.steps[j]
-                move_own(*given, self.number < self.burn_in, mean, spread, key)
+                adapt = self.number < self.burn_in and not self.exact
+                move_own(*given, adapt, mean, spread, key)
             bounds = self.thresholds[j]
             z = np.empty(known.size, np.float32)
             between_thresholds(0, key, bounds[column.symbol], bounds[column.symbol + 1], spread, mean, z)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
-from snapimpute.posterior._low_rank import Draw, ThresholdPrior, UnitPrior
+from snapimpute.posterior._low_rank import Draw, ThresholdPrior
 from snapimpute.posterior._passes import add_probabilities
+from snapimpute.posterior._units import UnitPrior
 
 CELLS = 1024
 """Cells asked for that are computed together."""

@@ -13,9 +13,10 @@ from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._gram import WIDTHS
 from snapimpute.posterior._intervals import FAR_THRESHOLD
-from snapimpute.posterior._low_rank import NOISE_SHAPE, UNUSED_PRECISION, Draw, UnitPrior
+from snapimpute.posterior._low_rank import Draw
 from snapimpute.posterior._passes import item_pass, predictors, rater_pass
 from snapimpute.posterior._thresholds import move_thresholds
+from snapimpute.posterior._units import NOISE_SHAPE, UNUSED_PRECISION, UnitPrior
 
 SWEEPS = 6
 """Sweeps for the new rows in each kept draw; they begin at their prior means."""

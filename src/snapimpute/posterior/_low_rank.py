@@ -8,10 +8,8 @@ same bits, on any number of threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from snapimpute.base.files import stored
@@ -22,17 +20,11 @@ from snapimpute.posterior._gram import WIDTHS
 from snapimpute.posterior._intervals import FAR_THRESHOLD
 from snapimpute.posterior._passes import item_pass, predictors, rater_pass
 from snapimpute.posterior._thresholds import move_thresholds, threshold_slopes
-
-NOISE_SHAPE = 10.0
-"""ν: the prior degrees of freedom of the noise of a unit."""
+from snapimpute.posterior._units import RATE, Side, UnitPrior
 
 COMMON_SWEEPS, HELD_SWEEPS, NOISE_FROM, FACTORS_FROM = 11, 10, 4, 16
 """Sweeps in which thresholds are common to all raters, in which the precision of factors is held, and from which
 items have noise levels and factors on thresholds of their own."""
-
-HELD_PRECISION, FIRST_PRECISION, UNUSED_PRECISION = 5.0, 10.0, 1e12
-RATE = 0.01
-"""Rate of the gamma priors of precisions, whose shape is 1."""
 
 OPERATIONS = 200.0
 """Arithmetic of a pass for each cell, about."""
@@ -40,103 +32,19 @@ OPERATIONS = 200.0
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of the model that can be turned off for study; ``exact`` keeps proper priors and rescales nothing."""
+    """Parts of the model that can be turned off for study.
+
+    An ``exact`` chain draws from one joint density: common thresholds have a proper prior, every part moves from the
+    first sweep on, and nothing is rescaled, recentred, held or adapted. That density is the product of the priors
+    where the thresholds of *all* raters are in order. The order therefore counts in the prior of the common
+    thresholds and of their spread, whose conditionals stay those of independent thresholds.
+    """
 
     noise: bool = True
     item_noise: bool = True
     thresholds: bool = True
     factors: bool = True
     exact: bool = False
-
-
-@dataclass(eq=False)
-class Side:
-    """The units of one side: their numbers, the prior of these, features and noise.
-
-    A unit has its level first, then its factors; ``mean`` is the prior mean of each unit by its features.
-    """
-
-    numbers: Array
-    noise: Array
-    features: Array
-    center: Array
-    slopes: Array
-    slope_precision: Array
-    precision: Array
-    mean: Array
-
-    @classmethod
-    def start(cls, units: int, rank: int, width: int, features: Array, rng: np.random.Generator) -> Side:
-        """Begin with small factors and no levels."""
-        numbers = np.zeros((units, width), np.float32)
-        numbers[:, 1 : rank + 1] = rng.normal(0, 0.3, (units, rank))
-        precision = np.full(width, FIRST_PRECISION, np.float32)
-        precision[rank + 1 :] = UNUSED_PRECISION
-        count = features.shape[1]
-        return cls(
-            numbers,
-            np.ones(units, np.float32),
-            features,
-            np.zeros(width),
-            np.zeros((count, width)),
-            np.full(width, FIRST_PRECISION),
-            precision,
-            np.zeros((units, width), np.float32),
-        )
-
-    def draw_prior(self, rank: int, rng: np.random.Generator, *, held: bool, level: bool) -> None:
-        """Draw precisions, centres and slopes of the features, given the numbers of the units."""
-        units, used = self.numbers.shape[0], rank + 1
-        x = self.numbers[:, :used]
-        by_features = self.features @ self.slopes[:, :used].astype(np.float32)
-        rest = x - by_features
-        sums, squares = rest.sum(axis=0, dtype=np.float64), np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
-        center = self.center[:used]
-        off = squares - 2 * center * sums + units * center**2
-        precision = rng.gamma(1 + units / 2, 1 / (RATE + 0.5 * np.maximum(off, 0.0)))
-        if held:
-            precision[1:] = HELD_PRECISION
-        center = (precision * sums + np.sqrt(1 + units * precision) * rng.standard_normal(used)) / (
-            1 + units * precision
-        )
-        if not level:
-            center[0] = 0.0
-        total = self._squares[:, None] * precision + self.slope_precision[:used]
-        x_sums = (self.features.T @ x).astype(np.float64) - self._feature_sums[:, None] * center
-        self.slopes[:, :used] = precision * x_sums / total + rng.standard_normal(total.shape) / np.sqrt(total)
-        squares = np.einsum("ij,ij->j", self.slopes[:, :used], self.slopes[:, :used])
-        self.slope_precision[:used] = rng.gamma(1 + self.slopes.shape[0] / 2, 1 / (RATE + 0.5 * squares))
-        self.precision[:used], self.center[:used] = precision, center
-        self.mean[:, :used] = center.astype(np.float32) + self.features @ self.slopes[:, :used].astype(np.float32)
-
-    def prior(self, used: int) -> UnitPrior:
-        """Copy the prior of the numbers in use."""
-        slopes = self.slopes[:, :used].astype(np.float32), self.slope_precision[:used].copy()
-        return UnitPrior(self.precision[:used].copy(), self.center[:used].copy(), *slopes)
-
-    def __post_init__(self) -> None:
-        self._squares = np.einsum("ij,ij->j", self.features, self.features, dtype=np.float64)
-        self._feature_sums = self.features.sum(axis=0, dtype=np.float64)
-
-    def draw_noise(
-        self, rest: Array, counts: NDArray[Any], rng: np.random.Generator, *, scaled: NDArray[Any]
-    ) -> None:
-        """Draw the noise level of each unit, given what is left of its cells; the ``scaled`` ones have mean 1."""
-        noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest))
-        if scaled.any():
-            noise[scaled] /= np.exp(np.log(noise[scaled]).mean())
-        self.noise = noise.astype(np.float32)
-
-
-@stored("posterior unit prior", "precision", "center", "slopes", "slope_precision")
-@dataclass(frozen=True, eq=False)
-class UnitPrior:
-    """Prior of the units of a side in one draw: the precision and centre of each number, slopes of the features."""
-
-    precision: Array
-    center: Array
-    slopes: Array
-    slope_precision: Array
 
 
 @stored("posterior threshold prior", "center", "spread", "factor_spread")
@@ -209,15 +117,21 @@ class Chain:
             self.kinds.append((raters, levels))
             inside = cells.symbol[(cells.kind == kind)[whose]]
             shares = np.bincount(inside, minlength=levels)[:levels] + 0.5
+            shares = np.ones(levels) if self.parts.exact else shares
             self.center[kind, 1:levels] = 0.0 if self.binary else ndtri(np.cumsum(shares) / shares.sum())[:-1]
         self.thresholds = np.full((cells.shape[0], most + 1), FAR_THRESHOLD, np.float32)
         self.thresholds[:, 0] = -FAR_THRESHOLD
         self.steps = np.full((cells.shape[0], most + 1), 0.3, np.float32)
+        self.first_center, self.center_precision = self.center.copy(), 1.0 if self.parts.exact else 0.0
         self._make_common()
 
     def _make_common(self) -> None:
         for kind, (raters, levels) in enumerate(self.kinds):
             self.thresholds[raters, 1:levels] = self.center[kind, 1:levels]
+
+    def _before(self, sweep: int) -> bool:
+        """Tell whether that sweep is yet to come; an exact chain begins with everything."""
+        return self.number < sweep and not self.parts.exact
 
     def _random(self, sweep: int, purpose: int) -> np.random.Generator:
         return np.random.Generator(np.random.Philox(key=[self.seed, (sweep << 8) | purpose]))
@@ -228,7 +142,7 @@ class Chain:
         key = np.uint32(np.random.SeedSequence((self.seed, self.number)).generate_state(1)[0])
         self._predict()
         if not self.binary:
-            if self.number < COMMON_SWEEPS or not self.parts.thresholds:
+            if self._before(COMMON_SWEEPS) or not self.parts.thresholds:
                 for _ in range(3 if self.number < 3 else 1):
                     self._move_common()
             else:
@@ -277,11 +191,11 @@ class Chain:
     def _move_own(self, key: np.uint32) -> None:
         """Move the thresholds of each rater, then the factor that each item has on them."""
         cells, rng = self.cells, self._random(self.number, 1)
-        moving = self.parts.factors and self.number >= FACTORS_FROM
+        moving = self.parts.factors and not self._before(FACTORS_FROM)
         shift = self.factor_steps * rng.standard_normal(cells.shape[1]) * moving
         factors, others = (np.exp(one).astype(np.float32) for one in (self.log_factors, self.log_factors + shift))
         center, spread = self.center.astype(np.float32), self.spread.astype(np.float32)
-        adapt = self.number < self.burn_in
+        adapt = self._before(self.burn_in)
 
         def work(start: int, stop: int) -> tuple[Array, float]:
             change = np.zeros(cells.shape[1], np.float32)
@@ -302,7 +216,9 @@ class Chain:
                 continue
             own = self.thresholds[raters, 1:levels].astype(np.float64)
             spread = self.spread[kind, 1:levels] / np.sqrt(raters.size)
-            center = own.mean(axis=0) + spread * rng.standard_normal(levels - 1)
+            share = 1 / (1 + self.center_precision * spread**2)
+            mean = share * own.mean(axis=0) + (1 - share) * self.first_center[kind, 1:levels]
+            center = mean + np.sqrt(share) * spread * rng.standard_normal(levels - 1)
             off = np.einsum("ij,ij->j", own - center, own - center)
             self.center[kind, 1:levels] = center
             self.spread[kind, 1:levels] = rng.gamma(1 + raters.size / 2, 1 / (RATE + 0.5 * off)) ** -0.5
@@ -335,7 +251,7 @@ class Chain:
             cells.rater_parts(),
             OPERATIONS * len(cells),
         )
-        held, exact = self.number < HELD_SWEEPS and not self.parts.exact, self.parts.exact
+        held, exact = self._before(HELD_SWEEPS), self.parts.exact
         counts = cells.counts
         if self.parts.noise and not self.binary:
             raters.draw_noise(rest[0], counts[0], rng, scaled=self.ordinal & (not exact))
@@ -343,7 +259,7 @@ class Chain:
         order = cells.item_start, cells.rater, cells.position, self.z
         given = raters.numbers, raters.noise, items.precision, items.mean, items.noise, key, items.numbers, rest[1]
         run_parts(lambda a, b: draw_items(a, b, *order, *given), cells.item_parts(), OPERATIONS * len(cells))
-        if self.parts.item_noise and not self.binary and self.number >= NOISE_FROM:
+        if self.parts.item_noise and not self.binary and not self._before(NOISE_FROM):
             items.draw_noise(rest[1], counts[1], rng, scaled=np.full(counts[1].size, not exact))
         items.draw_prior(self.rank, rng, held=held, level=False)
 
