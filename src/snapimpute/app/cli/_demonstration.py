@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from snapimpute.app.cli._terminal import Terminal
+from snapimpute.app.cli._terminal import Terminal, new_table
 from snapimpute.app.io import check_output, writing
 from snapimpute.base.files import write_atomically
 from snapimpute.base.types import Array
@@ -35,7 +34,7 @@ def show(out: Path, congress: int, observed: float, seed: int, terminal: Termina
     terminal.say(_table(outcomes))
     terminal.say(f"{verdict(outcomes)} {remark(data.alphabet)}")
     terminal.say(_estimator(out, data, known, hidden, seed))
-    best = _best(outcomes)
+    best = min((o for o in outcomes if o.held_out is not None), key=lambda o: o.held_out or 0.0)
     filled = fill(known, best, data.alphabet)
     _write(out, data, known, filled, outcomes, f"US Senate, {congress}th Congress: {best.label}")
     terminal.say(
@@ -106,17 +105,8 @@ def fill(known: Observations, outcome: Outcome, alphabet: Alphabet) -> Array:
     return filled
 
 
-def _best(outcomes: list[Outcome]) -> Outcome:
-    return min((o for o in outcomes if o.held_out is not None), key=lambda o: o.held_out or 0.0)
-
-
 def _table(outcomes: list[Outcome]) -> Table:
-    table = Table(
-        title="Hidden votes; λ and ξ chosen on held-out visible votes",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+    table = new_table("Hidden votes; λ and ξ chosen on held-out visible votes")
     table.add_column("method", no_wrap=True)
     for name in ("λ", "ξ", "rank", "wrong %", "± s.e.", "NMSE", "κ"):
         table.add_column(name, justify="right", no_wrap=True)

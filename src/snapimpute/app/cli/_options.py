@@ -46,45 +46,37 @@ class Reading:
         ),
     ] = None
     missing: Annotated[
-        list[str] | None,
-        _option(READING, "--missing", help="A further code for missing, such as -99 or ?. Can be repeated."),
+        list[str] | None, _option(READING, help="A further code for missing, such as -99 or ?. Can be repeated.")
     ] = None
-    layout: Annotated[
-        str, _option(READING, "--layout", help="wide (one row a line), triplets (one cell a line), or auto.")
-    ] = "auto"
+    layout: Annotated[str, _option(READING, help="wide (one row a line), triplets (one cell a line), or auto.")] = (
+        "auto"
+    )
     triplets: Annotated[
-        str | None,
-        _option(READING, "--triplets", help="Columns of row, column and value, such as user,item,rating, or 1,2,3."),
+        str | None, _option(READING, help="Columns of row, column and value, such as user,item,rating, or 1,2,3.")
     ] = None
     index: Annotated[
-        str | None,
-        _option(READING, "--index", help="The column of row labels; none if there is none. (found out by default)"),
+        str | None, _option(READING, help="The column of row labels; none if there is none. (found out by default)")
     ] = None
     leave: Annotated[
-        list[str] | None, _option(READING, "--leave", help="A column to carry along as it is. Can be repeated.")
+        list[str] | None, _option(READING, help="A column to carry along as it is. Can be repeated.")
     ] = None
     delimiter: Annotated[
-        str | None,
-        _option(READING, "--delimiter", help="A character, or comma, tab, semicolon, bar. (found out by default)"),
+        str | None, _option(READING, help="A character, or comma, tab, semicolon, bar. (found out by default)")
     ] = None
     header: Annotated[
-        bool | None,
-        _option(READING, "--header/--no-header", help="Whether the first line has names. (found out by default)"),
+        bool | None, _option(READING, help="Whether the first line has names. (found out by default)")
     ] = None
-    encoding: Annotated[
-        str | None, _option(READING, "--encoding", help="Of text files, such as latin-1. (utf-8 by default)")
-    ] = None
-    duplicates: Annotated[
-        str, _option(READING, "--duplicates", help="Where a cell is given twice: error, or last.")
-    ] = "error"
+    encoding: Annotated[str | None, _option(READING, help="Of text files, such as latin-1. (utf-8 by default)")] = (
+        None
+    )
+    duplicates: Annotated[str, _option(READING, help="Where a cell is given twice: error, or last.")] = "error"
     format: Annotated[
-        str | None,
-        _option(READING, "--format", help="csv, parquet, arrow, mtx, npz or excel. (found out by default)"),
+        str | None, _option(READING, help="csv, parquet, arrow, mtx, npz or excel. (found out by default)")
     ] = None
 
-    sheet: Annotated[
-        str | None, _option(READING, "--sheet", help="Of an Excel file, by its name. (the first by default)")
-    ] = None
+    sheet: Annotated[str | None, _option(READING, help="Of an Excel file, by its name. (the first by default)")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         _ = self.spec, self.options  # what is wrong with them is said before a file is read
@@ -144,40 +136,33 @@ class Reading:
 class Fitting:
     """Options for the fit: the parameters of `SnapImputer`."""
 
-    lam: Annotated[str, _option(MODEL, "--lam", help="Strength of low rank, λ: a number, or auto.")] = "auto"
-    xi: Annotated[str, _option(MODEL, "--xi", help="Strength of discreteness, ξ: a number, or auto.")] = "auto"
-    spectral: Annotated[
-        str, _option(MODEL, "--spectral", help="nuclear, lsp, capped-l1, tnn, mcp, scad or rank.")
-    ] = "nuclear"
-    discrete: Annotated[
-        str, _option(MODEL, "--discrete", help="l1, l1-composed, l0, l0-fractional, lp, l2, ridge or none.")
-    ] = "l1"
-    weights: Annotated[
-        str, _option(MODEL, "--weights", help="Of the symbols in the discrete penalty: none, or frequency.")
-    ] = "none"
+    lam: Annotated[str, _option(MODEL, help="Strength of low rank, λ: a number, or auto.")] = "auto"
+    xi: Annotated[str, _option(MODEL, help="Strength of discreteness, ξ: a number, or auto.")] = "auto"
+    spectral: Annotated[str, _option(MODEL, help="nuclear, lsp, capped-l1, tnn, mcp, scad or rank.")] = "nuclear"
+    discrete: Annotated[str, _option(MODEL, help="l1, l1-composed, l0, l0-fractional, lp, l2, ridge or none.")] = "l1"
+    weights: Annotated[str, _option(MODEL, help="Of the symbols in the discrete penalty: none, or frequency.")] = (
+        "none"
+    )
     center: Annotated[
-        str, _option(MODEL, "--center", help="What is subtracted first: auto, none, mean, rows, columns or biases.")
+        str, _option(MODEL, help="What is subtracted first: auto, none, mean, rows, columns or biases.")
     ] = "auto"
-    solver: Annotated[str, _option(MODEL, "--solver", help="See snapimpute solvers.")] = "auto"
-    decide: Annotated[
-        str, _option(MODEL, "--decide", help="What a symbol is to minimise: accuracy, mae, rmse; or nearest.")
-    ] = "accuracy"
+    solver: Annotated[str, _option(MODEL, help="See snapimpute solvers.")] = "auto"
+    decide: Annotated[str, _option(MODEL, help="What a symbol is to minimise: accuracy, mae, rmse; or nearest.")] = (
+        "accuracy"
+    )
     min_confidence: Annotated[
-        float,
-        _option(MODEL, "--min-confidence", min=0, max=1, help="Leave cells open that are less certain than that."),
+        float, _option(MODEL, min=0, max=1, help="Leave cells open that are less certain than that.")
     ] = 0.0
     cv: Annotated[
-        int | None, _option(MODEL, "--cv", min=2, help="Tune on so many folds. (by default one fifth is held out)")
+        int | None, _option(MODEL, min=2, help="Tune on so many folds. (by default one fifth is held out)")
     ] = None
-    max_iter: Annotated[int, _option(MODEL, "--max-iter", min=1, help="Iterations of a fit at most.")] = 300
-    tol: Annotated[float, _option(MODEL, "--tol", min=0, help="Stop when the relative change is at most this.")] = (
-        1e-4
-    )
-    max_rank: Annotated[int | None, _option(MODEL, "--max-rank", min=1, help="Keep so many factors at most.")] = None
-    alphabet_term: Annotated[str, _option(MODEL, "--alphabet-term", help="tiled, sampled or auto.")] = "auto"
-    backend: Annotated[str, _option(MODEL, "--backend", help="cpu, torch, torch:cpu or torch:cuda.")] = "cpu"
-    dtype: Annotated[str, _option(MODEL, "--dtype", help="float64 or float32.")] = "float64"
-    seed: Annotated[int, _option(MODEL, "--seed", min=0, help="Same seed, same result.")] = 0
+    max_iter: Annotated[int, _option(MODEL, min=1, help="Iterations of a fit at most.")] = 300
+    tol: Annotated[float, _option(MODEL, min=0, help="Stop when the relative change is at most this.")] = 1e-4
+    max_rank: Annotated[int | None, _option(MODEL, min=1, help="Keep so many factors at most.")] = None
+    alphabet_term: Annotated[str, _option(MODEL, help="tiled, sampled or auto.")] = "auto"
+    backend: Annotated[str, _option(MODEL, help="cpu, torch, torch:cpu or torch:cuda.")] = "cpu"
+    dtype: Annotated[str, _option(MODEL, help="float64 or float32.")] = "float64"
+    seed: Annotated[int, _option(MODEL, min=0, help="Same seed, same result.")] = 0
 
     def __post_init__(self) -> None:
         from snapimpute.app.cli.wording import in_options
@@ -284,22 +269,16 @@ class Workers:
 
     cluster: Annotated[
         str | None,
-        _option(
-            CLUSTER, "--cluster", help="Fit on a cluster: local starts one here, tcp://… is a scheduler's address."
-        ),
+        _option(CLUSTER, help="Fit on a cluster: local starts one here, tcp://… is a scheduler's address."),
     ] = None
-    top: Annotated[
-        int | None, _option(CLUSTER, "--top", min=1, help="Write the so many best columns of each row, too.")
-    ] = None
+    top: Annotated[int | None, _option(CLUSTER, min=1, help="Write the so many best columns of each row, too.")] = (
+        None
+    )
     checkpoint: Annotated[
-        Path | None,
-        _option(
-            CLUSTER, "--checkpoint", help="Save the last fit as it goes, and go on from there if the file exists."
-        ),
+        Path | None, _option(CLUSTER, help="Save the last fit as it goes, and go on from there if the file exists.")
     ] = None
     blocks: Annotated[
-        int | None,
-        _option(CLUSTER, "--blocks", min=1, help="Of rows. (by default as many as the workers have threads)"),
+        int | None, _option(CLUSTER, min=1, help="Of rows. (by default as many as the workers have threads)")
     ] = None
 
     def __post_init__(self) -> None:
@@ -319,17 +298,16 @@ class Manner:
 
 def said(group: Any, *but: str) -> list[str]:
     """The options of a group that are not as by default, as they are typed; without some fields."""
-    hints, words = get_type_hints(type(group), include_extras=True), []
+    words = []
     for one in fields(group):
-        value = getattr(group, one.name)
+        value, name = getattr(group, one.name), one.name.replace("_", "-")  # as typer spells it
         if one.name in but or value == one.default:
             continue
-        name, _, opposite = get_args(hints[one.name])[1].default.partition("/")  # where typer keeps the first name
         if isinstance(value, bool):
-            words.append(name if value else opposite)
+            words.append(f"--{name}" if value else f"--no-{name}")
             continue
         for each in value if isinstance(value, list) else [value]:
-            words += [name, str(each)]
+            words += [f"--{name}", str(each)]
     return words
 
 

@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 
 from snapimpute.app.cli._options import Manner
-from snapimpute.app.cli.ending import ReaderGoneError
+from snapimpute.app.cli.ending import INTERRUPTED, ReaderGoneError
 from snapimpute.base.machine import seconds_in_words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
 
     from snapimpute.estimator.choice import Candidate
 
@@ -80,15 +82,25 @@ class Terminal:
         """Remember something for the JSON object."""
         self.facts |= facts
 
-    def done(self) -> None:
-        """Say how long it took; print the JSON object."""
-        seconds = time.perf_counter() - self.begin
+    def wrote(self, out: str, what: str = "", **facts: Any) -> None:
+        """Say where results are."""
+        where = "standard output" if out == "-" else out
+        self.say(f"wrote {where}{what}")
+        self.note(output=where, **facts)
+
+    def done(self, *, interrupted: bool = False) -> None:
+        """Say how long it took; leave with the exit code of an interruption, if there was one."""
+        self.print_facts()
+        self.say(f"{seconds_in_words(time.perf_counter() - self.begin)} in all")
+        if interrupted:
+            raise typer.Exit(INTERRUPTED)
+
+    def print_facts(self) -> None:
+        """Print the JSON object, if asked."""
         if self.manner.as_json:
-            self.json_to.write(
-                json.dumps(plain({**self.facts, "seconds": round(seconds, 3)}), ensure_ascii=False) + "\n"
-            )
+            facts = plain({**self.facts, "seconds": round(time.perf_counter() - self.begin, 3)})
+            self.json_to.write(json.dumps(facts, ensure_ascii=False) + "\n")
             self.json_to.flush()
-        self.say(f"{seconds_in_words(seconds)} in all")
 
     @contextmanager
     def watching(self, what: str, *, centers: int = 1, max_iter: int = 0) -> Iterator[Watcher]:
@@ -161,6 +173,14 @@ class Watcher:
         elif self.console is not None and time.perf_counter() - self.last > EVERY:
             self.last = time.perf_counter()
             self.console.print(f"{text}; {words}" if words else text)
+
+
+def new_table(title: str | None = None, **more: Any) -> Table:
+    """Begin a table as commands draw them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), **more)
 
 
 def plain(value: Any) -> Any:

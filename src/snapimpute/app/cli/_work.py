@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import snapimpute
 from snapimpute.app.cli._options import Fitting, Reading
 from snapimpute.app.cli._terminal import Terminal
-from snapimpute.app.cli.ending import INTERRUPTED
 from snapimpute.app.io import Triplets, Wide, read_file, writing
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
@@ -226,9 +223,7 @@ def tell(job: Job, imputer: SnapImputer, report: Path | None, terminal: Terminal
             interrupted = True
             terminal.warn("interrupted: no report was written")
     terminal.note(interrupted=interrupted)
-    terminal.done()
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    terminal.done(interrupted=interrupted)
 
 
 def _report(job: Job, imputer: SnapImputer, path: Path, terminal: Terminal) -> None:

@@ -61,8 +61,7 @@ def complete(
     imputer, interrupted = job.fitted(fitting, terminal)
     with seeing_through(terminal) as seen:
         filled, left = cells.write(job, imputer, out, kind, only, top, probability)
-        where = "standard output" if out == "-" else out
-        terminal.say(f"wrote {where}: {filled:,} cells filled in" + (f", {left:,} left open" if left else ""))
-        terminal.note(output=where, filled=filled, left_open=left)
+        still = f", {left:,} left open" if left else ""
+        terminal.wrote(out, f": {filled:,} cells filled in{still}", filled=filled, left_open=left)
         work.keep(imputer, model, terminal)
     work.tell(job, imputer, report, terminal, interrupted=interrupted or seen.interrupted)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Manner, check_outputs, shared, written_as
-from snapimpute.app.cli._terminal import Terminal
+from snapimpute.app.cli._terminal import Terminal, new_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,8 +39,7 @@ def datasets(
     if name is None:
         terminal.say(_table())
         terminal.note(datasets={known: entry.description for known, entry in REGISTRY.items()})
-        _only_facts(terminal)
-        return
+        return terminal.print_facts()
     if name not in REGISTRY:
         raise typer.BadParameter(f"there is no data set {name!r}; there are {', '.join(REGISTRY)}")
     if layout not in ("wide", "triplets"):
@@ -53,24 +52,14 @@ def datasets(
     terminal.note(name=name, rows=data.shape[0], columns=data.shape[1], known=len(data), alphabet=list(data.alphabet))
     if out is not None:
         write_frame(_frame(data, layout, observed, seed), out, kind)
-        where = "standard output" if out == "-" else out
-        terminal.say(f"wrote {where}")
-        terminal.note(output=where)
-    _only_facts(terminal)
-
-
-def _only_facts(terminal: Terminal) -> None:
-    if terminal.manner.as_json:
-        terminal.done()
+        terminal.wrote(out)
+    terminal.print_facts()
 
 
 def _table() -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from snapimpute.data.datasets import REGISTRY
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = new_table()
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is", overflow="fold")
     for known, entry in REGISTRY.items():

@@ -15,7 +15,7 @@ import typer
 
 import snapimpute
 from snapimpute.app.cli._options import Manner, shared
-from snapimpute.app.cli._terminal import Terminal
+from snapimpute.app.cli._terminal import Terminal, new_table
 from snapimpute.base.machine import available_memory, in_words
 
 SIGNS = {"ok": "✓", "note": "–", "wrong": "✗"}
@@ -34,12 +34,9 @@ class Finding:
 @shared(Manner)
 def doctor(*, manner: Manner) -> None:
     """Look at the installation: versions, extras, memory, caches, and a small fit with a known answer."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     terminal = Terminal(manner)
     found = [finding for look in LOOKS for finding in look()]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
+    table = new_table(show_header=False)
     table.add_column("", no_wrap=True)
     table.add_column("", style="bold", no_wrap=True)
     table.add_column("", overflow="fold")
@@ -49,8 +46,7 @@ def doctor(*, manner: Manner) -> None:
     wrong = [one for one in found if one.state == "wrong"]
     terminal.say(f"{len(wrong)} problem(s)" if wrong else "all is well")
     terminal.note(findings=[vars(one) for one in found], problems=len(wrong))
-    if manner.as_json:
-        terminal.done()
+    terminal.print_facts()
     if wrong:
         raise typer.Exit(1)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, shared
-from snapimpute.app.cli._terminal import Terminal
-from snapimpute.app.cli.ending import INTERRUPTED
+from snapimpute.app.cli._terminal import Terminal, new_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,9 +58,7 @@ def evaluate(
             work.report(report, job, found.imputer, found, f"{Path(job.source.where).name} evaluated")
         terminal.say(f"report: {report}")
         terminal.note(report=str(report))
-    terminal.done()
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    terminal.done(interrupted=interrupted)
 
 
 def _evaluated(job: Job, fitting: Fitting, share: float, terminal: Terminal) -> tuple[Evaluation, bool]:
@@ -95,12 +92,7 @@ def _facts(way: Any) -> dict[str, Any]:
 
 
 def _table(found: Evaluation) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title=f"{len(found.hidden):,} hidden cells", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+    table = new_table(f"{len(found.hidden):,} hidden cells")
     table.add_column("filled in by", no_wrap=True)
     for name in ("right %", "± s.e.", "MAE", "RMSE"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -10,7 +10,6 @@ import typer
 from snapimpute.app.cli._interruption import seeing_through
 from snapimpute.app.cli._options import Fitting, Manner, Reading, Workers, check_outputs, shared
 from snapimpute.app.cli._terminal import Terminal
-from snapimpute.app.cli.ending import INTERRUPTED
 
 PREPARED = "prepare the files such that each line is one known cell"
 NOT_ON_A_CLUSTER = {
@@ -63,10 +62,7 @@ def fit(
         from snapimpute.app.cli._on_cluster import fit_on_cluster
 
         interrupted = fit_on_cluster(workers, table, model, reading, fitting, terminal)
-        terminal.done()
-        if interrupted:
-            raise typer.Exit(INTERRUPTED)
-        return
+        return terminal.done(interrupted=interrupted)
     if len(table) > 1:
         raise typer.BadParameter("several files go with --cluster only")
     check_outputs([model, report], [*table], force=force)

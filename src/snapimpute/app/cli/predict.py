@@ -50,7 +50,7 @@ def predict(
         filled, left = cells.write_cells(imputer, asked, out, kind, rows.names(imputer), probability=probability)
     else:
         filled, left = rows.write_rows(imputer, str(table), out, kind, reading.options, probability, terminal)
-    where = "standard output" if out == "-" else out
-    terminal.say(f"wrote {where}: {filled:,} cells predicted" + (f", {left:,} left open" if left else ""))
-    terminal.note(model=str(model), output=where, filled=filled, left_open=left)
+    still = f", {left:,} left open" if left else ""
+    terminal.note(model=str(model))
+    terminal.wrote(out, f": {filled:,} cells predicted{still}", filled=filled, left_open=left)
     terminal.done()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from snapimpute.app.cli._options import Manner, check_outputs, shared, written_as
-from snapimpute.app.cli._terminal import Terminal
+from snapimpute.app.cli._terminal import Terminal, new_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,9 +52,9 @@ def recommend(
     if out is not None:
         parts = (chosen[start:stop] for start, stop in cut(chosen.size, 1000))
         lines = write_pieces((_frame(imputer, part, count) for part in parts), out, kind)
-        where = "standard output" if out == "-" else out
-        terminal.say(f"wrote {where}: {lines:,} recommendations for {chosen.size:,} rows")
-        terminal.note(model=str(model), output=where, rows=chosen.size, lines=lines)
+        text = f": {lines:,} recommendations for {chosen.size:,} rows"
+        terminal.note(model=str(model))
+        terminal.wrote(out, text, rows=chosen.size, lines=lines)
     else:
         frame = _frame(imputer, chosen, count)
         terminal.say(_table(frame))
@@ -82,10 +82,7 @@ def _frame(imputer: SnapImputer, rows: Index, count: int) -> pl.DataFrame:
 
 
 def _table(frame: pl.DataFrame) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = new_table()
     for name in frame.columns:
         table.add_column(name, justify="left" if name in ("row", "column") else "right")
     for row in frame.iter_rows():

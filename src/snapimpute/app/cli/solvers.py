@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Manner, shared
-from snapimpute.app.cli._terminal import Speaker
+from snapimpute.app.cli._terminal import Speaker, new_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,12 +64,9 @@ def _penalties(solver: type[Solver[Any]]) -> str:
 
 
 def _table() -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from snapimpute.solvers import SOLVERS
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_lines=False)
+    table = new_table()
     table.add_column("solver", style="bold", no_wrap=True)
     # Folded, as a word that is too long for a narrow terminal would be cut off otherwise.
     table.add_column("minimises", ratio=3, overflow="fold")

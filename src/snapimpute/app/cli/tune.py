@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, said, shared, written_as
-from snapimpute.app.cli._terminal import Terminal
-from snapimpute.app.cli.ending import INTERRUPTED
+from snapimpute.app.cli._terminal import Terminal, new_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,9 +60,7 @@ def tune(
         import polars as pl
 
         write_frame(pl.DataFrame(rows), out, kind)
-        where = "standard output" if out == "-" else out
-        terminal.say(f"wrote {where}: {len(rows)} pairs")
-        terminal.note(output=where)
+        terminal.wrote(out, f": {len(rows)} pairs")
     if picture is not None:
         from snapimpute.app.report import figures
 
@@ -71,9 +68,7 @@ def tune(
             figures.tuning(picture, choice)
         terminal.say(f"picture: {picture}")
         terminal.note(picture=str(picture))
-    terminal.done()
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    terminal.done(interrupted=interrupted)
 
 
 def _settled(job: Job, fitting: Fitting, terminal: Terminal) -> tuple[TunedSpec, bool]:
@@ -102,17 +97,9 @@ def _rows(choice: Choice) -> list[dict[str, Any]]:
 
 def _table(choice: Choice) -> Table:
     """Scores by λ and ξ, the chosen one marked."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     lams, xis, scores = choice.surface()
     percent, unit = (100.0, "% wrong") if choice.metric == "error" else (1.0, choice.metric)
-    table = Table(
-        title=f"{unit} on held-out cells, by λ (down) and ξ (across)",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+    table = new_table(f"{unit} on held-out cells, by λ (down) and ξ (across)")
     table.add_column("λ", justify="right")
     for xi in xis:
         table.add_column(f"{xi:.3g}", justify="right", no_wrap=True)

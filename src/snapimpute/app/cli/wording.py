@@ -2,27 +2,11 @@
 
 from snapimpute.base.errors import AboutArgumentError, ArgumentName, Phrase, Setting, Value
 
-OPTIONS = {
-    "alphabet": "--alphabet",
-    "alphabet_term": "--alphabet-term",
-    "backend": "--backend",
-    "center": "--center",
-    "cv": "--cv",
-    "decide": "--decide",
-    "discrete": "--discrete",
-    "dtype": "--dtype",
-    "lam": "--lam",
-    "max_iter": "--max-iter",
-    "max_rank": "--max-rank",
-    "min_confidence": "--min-confidence",
-    "missing": "--missing",
-    "random_state": "--seed",
-    "solver": "--solver",
-    "spectral": "--spectral",
-    "tol": "--tol",
-    "weights": "--weights",
-    "xi": "--xi",
-}
+NAMES = (
+    "alphabet alphabet_term backend center cv decide discrete dtype lam max_iter max_rank min_confidence missing "
+    "solver spectral tol weights xi"
+)
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMES.split()} | {"random_state": "--seed"}
 """Arguments of the library that the command has options for."""
 
 
