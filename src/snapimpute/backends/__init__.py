@@ -17,18 +17,10 @@ INSTALL = {"torch": 'pip install "snapimpute[gpu]"', "dask": 'pip install "snapi
 
 
 def backend_named(backend: str) -> Backend | None:
-    """The place of a backend; None is numpy's memory, where nothing has to be moved.
+    """The backend of a name; None for numpy's memory. "torch" takes a GPU if there is one, else the CPU.
 
-    "torch" takes a GPU if there is one, else the CPU.
-
-    Raises
-    ------
-    ValueError
-        If there is no backend of that name.
-    ImportError
-        If what it needs is not installed; the message has the command that installs it.
-    RuntimeError
-        If the device is not there. Nothing else is taken instead.
+    An unknown name raises ValueError, a package that is not installed ImportError with the command that installs it,
+    and a device that is not there RuntimeError: nothing else is taken instead.
     """
     if backend == "cpu":
         return None

@@ -30,14 +30,7 @@ _SCORES = {"error": (100.0, "% of the held-out cells wrong"), "mae": (1.0, "MAE"
 def html_of(imputer: Any) -> str:
     """Return HTML with the parameters of an imputer and, if it is fitted, its results.
 
-    Parameters
-    ----------
-    imputer : SnapImputer
-
-    Returns
-    -------
-    str
-        A fragment without scripts; text from data or parameters is escaped.
+    It has no scripts, and text from data or parameters is escaped.
 
     Examples
     --------
@@ -54,15 +47,6 @@ def html_of(imputer: Any) -> str:
 
 def html_of_result(result: Any) -> str:
     """Return HTML with the input of a solver run, its status, and advice.
-
-    Parameters
-    ----------
-    result : Result
-
-    Returns
-    -------
-    str
-        A fragment, as from `html_of`.
 
     Examples
     --------

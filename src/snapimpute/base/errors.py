@@ -46,18 +46,9 @@ Phrase: TypeAlias = str | ArgumentName | Setting | Value
 
 
 class AboutArgumentError(Exception):
-    """An argument, the value it was given, and a sentence that says what is wrong and what to do.
+    """An argument, the value it was given, and the sentence, in parts, that says what is wrong and what to do.
 
     Its subclasses are the errors to raise: each is the built-in exception that callers expect, too.
-
-    Parameters
-    ----------
-    argument : str
-        Name of the argument.
-    value : object
-        The value that was given.
-    *parts : str, ArgumentName, Setting or Value
-        The sentence in pieces.
     """
 
     def __init__(self, argument: str, value: Any, *parts: Phrase) -> None:

@@ -71,22 +71,9 @@ def read_table(
 ) -> Table:
     """Take in a table of any supported kind.
 
-    Parameters
-    ----------
-    X : array, sparse matrix, Observations or frame
-    alphabet : ColumnSchema, or what `ColumnSchema.of` takes
-    missing : sequence
-        Values that mean missing, besides those above.
-    leave : bool
-        Whether columns of any numbers are left alone.
-    row_labels : array, optional
-        By which messages name rows, where the table itself has none.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it has not two dimensions, is empty, or holds something that is
-        neither a number nor a label; a column of a frame is named.
+    ``alphabet`` is a schema or what `ColumnSchema.of` takes; ``missing`` are further codes of missing cells. Columns
+    of any numbers are left alone if ``leave``. Messages name rows by ``row_labels`` where the table itself has none.
+    A table of another form is a ValueError or TypeError, which names the column of a frame.
 
     Examples
     --------

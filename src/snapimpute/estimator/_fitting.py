@@ -84,12 +84,7 @@ class Fitted:
     stopped: bool = False
 
     def announce(self, stacklevel: int) -> None:
-        """Warn of a fit that did not converge; raise after an interruption, as a script must not go on.
-
-        Raises
-        ------
-        KeyboardInterrupt
-        """
+        """Warn of a fit that did not converge; raise after an interruption, as a script must not go on."""
         status = self.result.status
         if status.code == "interrupted":
             raise KeyboardInterrupt(status.message)

@@ -89,10 +89,7 @@ def decided(probabilities: Array, symbols: Array, decide: Decide) -> NDArray[np.
 class SymbolLogOdds:
     """Log of the damped share of each symbol in each lane, a row or a column, relative to its usual share.
 
-    Parameters
-    ----------
-    tables : tuple of arrays
-        For each group of columns (lanes, symbols); empty where it is not used.
+    There is a table (lanes, symbols) for each group of columns, empty where it is not used.
     """
 
     tables: tuple[Array, ...]
@@ -136,15 +133,7 @@ def counted(
 class Calibration:
     """Probabilities of the symbols of one alphabet; see the head of the module.
 
-    Parameters
-    ----------
-    alphabet : Alphabet
-    middle, spread : float
-        z = (x − middle) / spread.
-    weights : array of shape (3, K)
-        α, β and γ.
-    habits : (float, float)
-        ρ and κ.
+    z is (x − middle) / spread; the weights are α, β and γ, the habits ρ and κ.
     """
 
     alphabet: Alphabet
@@ -159,14 +148,8 @@ class Calibration:
     ) -> Calibration:
         """Fit to held-out entries.
 
-        Parameters
-        ----------
-        alphabet : Alphabet
-        truth, estimate : arrays of shape (N,)
-        usual : array of shape (K,)
-            Frequencies of the symbols, none of them 0.
-        rows, cols : arrays of shape (N, K) or None
-            Log-odds of the rows and columns of the entries.
+        ``usual`` are the frequencies of the symbols, none of them 0; ``rows`` and ``cols`` the log-odds of the rows
+        and columns of the entries.
         """
         symbols = alphabet.symbols
         middle = float(usual @ symbols)
@@ -239,16 +222,8 @@ class Calibration:
 class SymbolRule:
     """Decides the symbols of cells by their estimates, in the units of the data.
 
-    Parameters
-    ----------
-    book : ColumnSchema
-    decide : {"accuracy", "mae", "rmse", "nearest"}
-    calibrations : tuple of Calibration or None
-        One for each group of columns; None for columns of any numbers, and for all if nothing was calibrated.
-    usual : tuple of arrays
-        Frequencies of the symbols, by group.
-    cols : SymbolLogOdds
-        Of the columns.
+    There is a calibration for each group of columns: None for columns of any numbers, and for all if nothing was
+    calibrated. ``usual`` are the frequencies of the symbols by group, ``cols`` the log-odds of the columns.
     """
 
     book: ColumnSchema

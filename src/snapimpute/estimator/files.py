@@ -54,14 +54,9 @@ def _known() -> Known:
 
 
 def write_model(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a mapping of names to numbers, text, arrays and known objects, atomically.
+    """Write a mapping of names to numbers, text, arrays and known objects, atomically; anything else is a TypeError.
 
     Arrays of objects and dicts whose keys are no text, which a tree cannot hold, are kept beside the others as lists.
-
-    Raises
-    ------
-    TypeError
-        For something that no file can hold, such as a function.
     """
     rest, lists, pairs = dict(state), {}, {}
     for name, value in state.items():
@@ -76,13 +71,7 @@ def write_model(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what `write_model` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the file is not a model, is damaged, or is of another version.
-    """
+    """Read what `write_model` wrote; a file that is no model, damaged, or of another version is a ValueError."""
     where = Path(path)
     data = where.read_bytes()
     try:

@@ -106,17 +106,8 @@ def shrinkage(problem: Problem, x: LowRank) -> Array:
 def fold_in(problem: Problem, V: Array, w: Array, start: Array | None = None) -> Array:
     """Return the coordinates C of the rows of a problem: their part of a low-rank matrix is C Vᵀ.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of the new rows, with their offsets; its spectral penalty is not used.
-    V : array of shape (n, r)
-        With orthonormal columns.
-    w : array of shape (r,)
-        From `shrinkage`.
-    start : array of shape (m, r), optional
-        Where the rows begin, by default at 0. The answer does not depend on it, but for a
-        discrete penalty that is not convex.
+    The columns of V are orthonormal, w comes from `shrinkage`; the problem's spectral penalty is not used. The answer
+    does not depend on the ``start``, but for a discrete penalty that is not convex.
 
     Examples
     --------

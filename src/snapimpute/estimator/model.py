@@ -28,26 +28,11 @@ from snapimpute.solvers.loop import SAMPLED_CELLS
 @stored("model", "schema", "scale", "x", "base", "shown", "offsets", "discrete", "shrink", "rule", "log_odds")
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A low-rank matrix, offsets, the units of the columns, and how symbols are decided.
+    """A low-rank matrix ``x``, offsets, the units of the columns, and how symbols are decided.
 
-    Parameters
-    ----------
-    schema : ColumnSchema
-        The alphabets of the columns.
-    scale : array of shape (n,)
-        What one unit of the model is in each column; 1 where all columns have one alphabet.
-    x : LowRank
-        As it was fitted.
-    base : OffsetModel
-        Makes the offsets of any rows.
-    shown, offsets : LowRank
-        The estimates of the rows that were fitted are their sum; see `OffsetModel.estimates`.
-    discrete : DiscretePenalty or None
-    shrink : array of shape (r,)
-        See `foldin`.
-    rule : SymbolRule
-    log_odds : SymbolLogOdds
-        Of the rows that were fitted.
+    ``scale`` is one unit of the model in each column, 1 where all columns have one alphabet. ``base`` makes the
+    offsets of any rows; the estimates of fitted rows are ``shown`` + ``offsets``. ``shrink`` is that of `foldin`;
+    ``log_odds`` are those of the rows that were fitted.
     """
 
     schema: ColumnSchema

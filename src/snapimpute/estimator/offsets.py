@@ -29,10 +29,6 @@ MIN_OBSERVED = 10
 class KnownCells:
     """Known cells of a table with their mean, biases, offsets and splits, each computed once, when first needed.
 
-    Parameters
-    ----------
-    observations : Observations
-
     Examples
     --------
     >>> cells = KnownCells(Observations.from_dense([[1, 3], [3, 5], [2, np.nan]]))

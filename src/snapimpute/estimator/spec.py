@@ -228,11 +228,6 @@ class BoundSpec:
 
     Offsets, symbol weights, the largest λ and the penalty at each ξ are computed once, when first needed.
 
-    Parameters
-    ----------
-    spec : ModelSpec
-    cells : KnownCells
-
     Examples
     --------
     >>> observations = Observations.from_dense([[1, 5, np.nan], [np.nan, 5, 1]])

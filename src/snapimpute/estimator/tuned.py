@@ -86,20 +86,9 @@ def tune(
     options: FitOptions = TUNING,
     progress: Progress | None = None,
 ) -> TunedSpec:
-    """Choose whatever is "auto" on held-out observed cells; see `SnapImputer` for the rules.
+    """Choose whatever is "auto" on held-out observed cells; `SnapImputer` has the rules, `choose` the metrics.
 
-    Parameters
-    ----------
-    observations : Observations or KnownCells
-    alphabet : Alphabet or ColumnSchema
-    spectral, discrete, weights, lam, xi, center, solver
-        As in `SnapImputer`.
-    metric, cv
-        As in `choose`.
-    options : FitOptions
-        Of the last fit; those on the way are coarser.
-    progress : callable, optional
-        As in `choose`.
+    The options are those of the last fit; fits on the way are coarser.
 
     Examples
     --------

@@ -287,14 +287,7 @@ class ColumnGroups(MatrixOperator):
 
 
 class Sparse(MatrixOperator):
-    """The matrix with the given values on the observed cells and 0 elsewhere.
-
-    Parameters
-    ----------
-    observations : Observations
-        Cells of the values; all operators on them share its pointers.
-    values : array, optional
-        In the stored order; the observed values by default.
+    """The matrix with the given values on the observed cells, in the stored order, and 0 elsewhere.
 
     Examples
     --------

@@ -83,25 +83,16 @@ def partial_svd(
 
     Parameters
     ----------
-    operator : MatrixOperator
-        Seen only through `matmat` and `rmatmat`.
-    k : int
+    k
         Number of triplets; with ``above`` a first guess of it, which may be 0.
-    above : float, optional
-        If given, all triplets with a singular value above it are returned
-        instead, however many there are.
-    at_least : int
-        With ``above``: return at least that many triplets, even if their values are smaller.
-    warm_start : array n×p, optional
-        Right vectors near those sought, for instance `PartialSVD.subspace`.
-    tol : float
-        Absolute bound asked of the residual.
-    max_rank : int, optional
+    above
+        Return all triplets with a larger singular value instead, however many there are, and ``at_least`` so many.
+    warm_start
+        n×p right vectors near those sought, for instance `PartialSVD.subspace`; the rest is drawn from ``rng``.
+    tol
+        Absolute bound asked of the residual; ``max_passes``, at least 3, end the search without it.
+    max_rank
         Return at most that many triplets.
-    max_passes : int
-        Stop then, whatever the residual; at least 3.
-    rng : numpy.random.Generator, optional
-        For the random part of the starting block.
 
     Examples
     --------

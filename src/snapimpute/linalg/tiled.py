@@ -65,19 +65,10 @@ class Sample:
     """A random choice of tiles: some bands of rows, and for each of them a part of the shuffled columns.
 
     A band takes every k-th row. The columns are shuffled and cut into equal
-    windows, and each band gets one, all of them equally often. If windows alone
-    leave out too little, bands are left out as well. Every cell is drawn with the
-    same probability and counts ``1/probability`` times, so that products and sums
-    are right on average.
-
-    Parameters
-    ----------
-    windows : int
-        Number of parts of the columns; each band gets one.
-    groups : int
-        One in ``groups`` bands is drawn, rounded up.
-    seed : tuple of int
-        Same seed, same tiles.
+    ``windows``, and each band gets one, all of them equally often. If windows alone
+    leave out too little, only one in ``groups`` bands is drawn, rounded up. Every
+    cell is drawn with the same probability and counts ``1/probability`` times, so
+    that products and sums are right on average. Same seed, same tiles.
     """
 
     windows: int
@@ -134,14 +125,7 @@ class Draw(NamedTuple):
 
 
 class Mapped(MatrixOperator):
-    """f(X) for a low-rank X and a map f of one real variable: the part that all backends share.
-
-    Parameters
-    ----------
-    factors : LowRank
-    error : float
-        Error from the precision of its products; see `MatrixOperator.error`.
-    """
+    """f(X) for a low-rank X and a map f of one real variable: the part that all backends share."""
 
     def __init__(self, factors: LowRank, error: float = 0.0) -> None:
         self.factors, self.shape, self._error = factors, factors.shape, error
@@ -163,24 +147,11 @@ class Mapped(MatrixOperator):
 
 
 class MappedLowRank(Mapped):
-    """f(X) for a low-rank X and a map f of one real variable, applied to every cell.
+    """f(X) for a low-rank X and a map f of one real variable, that changes flat arrays in place, in several threads.
 
-    A product costs O(mn(r + k)) operations and one tile of memory per thread.
-
-    Parameters
-    ----------
-    factors : LowRank
-    cell_map : callable
-        Changes a flat array in place; called from several threads.
-    tile_dtype : optional
-        Precision of the tiles; by default that of the factors.
-    sample : Sample, optional
-        Draw tiles at random: the operator is then f(X) on average only, and its
-        products cost less.
-    keep : bool
-        True allows tiles to be kept from product to product, if they are small in all.
-    error : float
-        Error from the precision of the tiles, in the Frobenius norm.
+    A product costs O(mn(r + k)) operations and one tile of memory per thread; small tiles are kept for the next
+    product if ``keep``. With a ``sample`` the operator is f(X) on average only, and its products cost less. ``error``
+    is that from the precision of the tiles, ``tile_dtype``, in the Frobenius norm.
 
     Examples
     --------

@@ -60,11 +60,6 @@ class Multinomial(Loss):
     two symbols this is the logistic loss of 1-bit completion. The factor makes
     the gradient 1-Lipschitz: the Hessian of the log-likelihood of a cell is at
     most 1/4 for two symbols, 1/2 for more.
-
-    Parameters
-    ----------
-    symbols : int
-        K.
     """
 
     symbols: int
@@ -99,12 +94,8 @@ class Multinomial(Loss):
 class Thresholds(Loss):
     """Σ_k log(1 + exp(∓(x − θ_k))), scaled: the entry should lie on the right side of every threshold.
 
-    ``targets`` is the position of the symbol observed, 0 … K − 1, and θ_k
+    ``targets`` is the position of the symbol observed, 0 … K − 1, and θ_k, ascending,
     separates the symbols up to k from those above.
-
-    Parameters
-    ----------
-    thresholds : array of K − 1 numbers, ascending
     """
 
     thresholds: Array

@@ -102,13 +102,7 @@ def _room(allowed: float, past: float | None) -> float:
 
 @dataclass
 class Sampler(Coverage):
-    """A coverage by samples, and what a run remembers of them from iteration to iteration.
-
-    Parameters
-    ----------
-    seed : int
-        Same seed, same samples.
-    """
+    """A coverage by samples, and what a run remembers of them; same seed, same samples."""
 
     seed: int
     iteration: int = 0

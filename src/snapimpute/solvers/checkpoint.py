@@ -59,24 +59,11 @@ ADVICE = "Delete it to start anew, or give another path."
 @stored("run", "state", "rows", "seconds", "best", "row", "answer", "extras", "done", "memory")
 @dataclass(frozen=True, eq=False)
 class RunSnapshot:
-    """All that a run needs to go on.
+    """All that a run needs to go on: the solver's state, the history (``rows``), the clock, and if it had ended.
 
-    Attributes
-    ----------
-    state : State
-        Of the solver.
-    rows : list of dict
-        The history so far.
-    seconds : float
-        The clock.
-    best, row, answer, extras
-        The least merit so far, its row of the history, its iterate, and what
-        the solver found besides.
-    done : bool
-        Whether the run had ended.
-    memory : dict
-        What else has to be remembered: numbers, text, arrays, `LowRank`,
-        and tuples, lists and dicts of these.
+    ``best``, ``row``, ``answer`` and ``extras`` are the least merit so far, its row of the history, its iterate, and
+    the solver's extras. ``memory`` has what else has to be remembered: numbers, text, arrays, `LowRank`, and tuples,
+    lists and dicts of these.
     """
 
     state: State

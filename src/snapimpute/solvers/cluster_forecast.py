@@ -60,22 +60,7 @@ GIGABIT = 1.25e8
 
 @dataclass(frozen=True)
 class ClusterForecast:
-    """Load of each worker, the driver and the network.
-
-    Attributes
-    ----------
-    case : Case
-        Of the whole table.
-    workers : int
-    memory_per_worker, driver : int
-        Bytes at the peak.
-    sent : int
-        Bytes sent in an iteration, over all connections.
-    flops : float
-        Operations of an iteration, by all workers.
-    seconds : float
-        Of an iteration, with the speeds that were assumed.
-    """
+    """Peak memory of a worker and the driver in bytes; bytes sent, operations and seconds an iteration."""
 
     case: Case
     workers: int
@@ -112,28 +97,11 @@ def cluster_forecast(
     flops_per_second: float = SPEED,
     bytes_per_second: float = GIGABIT,
 ) -> ClusterForecast:
-    """Forecast a fit on so many workers.
+    """Forecast a fit on so many workers of one thread each, with iterates of at most this rank.
 
-    Parameters
-    ----------
-    shape : (int, int)
-    observed : int
-    rank : int
-        The largest that iterates will have.
-    workers : int
-        With one thread each.
-    solver : str
-    discrete, sampled : bool
-        Whether there is a discrete term, and whether it is sampled.
-    fraction : int, optional
-        One of so many cells is drawn; as many as were observed if not given.
-    offsets : int
-        Rank of what is taken off before: 0 for nothing, 1 for a mean, 2 for biases.
-    dtype : str
-    flops_per_second : float
-        Of a worker, all parts of an iteration taken together; what was measured if not given.
-    bytes_per_second : float
-        Of one connection; a network of one gigabit if not given.
+    One of ``fraction`` cells is drawn for a sampled term, by default as many as were observed. ``offsets`` is the
+    rank of what is taken off before: 0 for nothing, 1 for a mean, 2 for biases. Speeds are those of a worker and of
+    one connection; if not given, what was measured, and a network of one gigabit.
 
     Examples
     --------
@@ -180,14 +148,8 @@ def columns_kept(case: Case, ranks: Sequence[int] = ()) -> int:
 def columns_sent(case: Case, ranks: Sequence[int] = (), rounds: int | None = None) -> tuple[int, int]:
     """Columns of n rows that go out in an iteration, and that come back.
 
-    Parameters
-    ----------
-    case : Case
-    ranks : sequence of int
-        Of the new X, of the one before and of the one before that; all that of the case if not given.
-    rounds : int, optional
-        Of the partial SVD, a product with the transposed matrix and one with the matrix each; the usual number if not
-        given.
+    ``ranks`` are those of the new X, of the one before and of the one before that; ``rounds`` of the partial SVD are
+    a product with the transposed matrix and one with the matrix each, by default the usual number.
     """
     now, before, earlier = _last(case, ranks)
     rounds = max((case.habit.passes - 1) // 2, 1) if rounds is None else rounds

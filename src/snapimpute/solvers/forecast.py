@@ -308,10 +308,6 @@ def check_memory(plan: Forecast) -> None:
 
     If the rank is only a guess, only a fit that needs too much at rank 1 is refused;
     `announce` warns of the others.
-
-    Raises
-    ------
-    MemoryError
     """
     least = replace(_at(plan, rank=1), why="the least") if plan.why == GUESS else plan
     if least.fits or plan.available is None:

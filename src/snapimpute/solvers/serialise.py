@@ -122,13 +122,7 @@ def name_of(kind: type) -> str:
 
 
 def known_by_name(kinds: Iterable[type]) -> Known:
-    """List classes by their names in files.
-
-    Raises
-    ------
-    ValueError
-        If two classes have one name.
-    """
+    """List classes by their names in files; two with one name are a ValueError."""
     known: Known = {}
     for kind in kinds:
         other = known.setdefault(name_of(kind), kind)

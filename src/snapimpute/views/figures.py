@@ -47,20 +47,8 @@ class TuningCurve:
 class TuningScores:
     """Scores on held-out cells of the pairs (λ, ξ) that were tried; lower is better.
 
-    Parameters
-    ----------
-    label : str
-        Names the score and its unit.
-    percent : bool
-        Whether scores are per cent.
-    curves : tuple of TuningCurve
-        One for each ξ, ascending.
-    lams, xis : array
-        The different values, ascending.
-    grid : array of shape (ξ, λ)
-        The scores again; NaN where a pair was not tried.
-    lam, xi, score, error : float
-        The chosen pair, its score and the standard error of that.
+    There is a curve for each ξ. ``grid`` (ξ, λ) has the scores again, NaN where a pair was not tried. ``error`` is
+    the standard error of the score of the chosen pair.
     """
 
     label: str
@@ -133,20 +121,10 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """Objective, certificate and rank of a fit by iteration.
+    """Objective, certificate and rank of a fit by iteration, ‖X‖ at its end (``size``), and how it ended.
 
     The certificate bounds how far an iterate is from a stationary point. Iterations
     without one are left out, such as those of a continuation while λ still comes down.
-
-    Parameters
-    ----------
-    objective, certificate, rank : Series
-    size : float
-        ‖X‖ at the end.
-    count : int
-        Iterations.
-    status : str
-        Code of the status in which the fit ended.
     """
 
     objective: Series
@@ -187,29 +165,16 @@ def reliability_of(given: Reliability | Evaluation) -> Reliability | None:
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Counts of how often each true symbol (row) became each symbol (column).
-
-    Parameters
-    ----------
-    counts : array of shape (K, K)
-    names : list of str
-        Of the symbols.
-    """
+    """Counts of how often each true symbol (row) became each symbol (column), and the names of the symbols."""
 
     counts: NDArray[np.int64]
     names: list[str]
 
     @classmethod
     def of(cls, given: Any, alphabet: AlphabetLike | None = None, kind: int | None = None) -> Confusion:
-        """Take the counts of an evaluation, for one kind of columns, or counts with their alphabet.
+        """Take the counts of an evaluation, or counts with their alphabet.
 
-        Parameters
-        ----------
-        given : Evaluation, or array of shape (K, K)
-        alphabet : alphabet, optional
-            Of counts.
-        kind : int, optional
-            Position in ``given.schema.kinds``; by default the first kind with an alphabet.
+        ``kind`` is a position in ``given.schema.kinds``, by default that of the first kind with an alphabet.
         """
         if hasattr(given, "confusion"):
             kinds = given.schema.kinds
@@ -249,18 +214,10 @@ class Confusion:
 
 @dataclass(frozen=True, eq=False)
 class WayScores:
-    """Scores of each way to fill hidden cells, ours first.
+    """Scores of each way to fill hidden cells, ours first; ``kinds`` are "ours", "rounding" or "baseline".
 
-    Parameters
-    ----------
-    label : str
-        Names the score and its unit.
-    symbols : bool
-        Whether the score is the per cent of right symbols, higher being better, with
-        standard errors. If not, no column has an alphabet, and it is an error.
-    names, kinds : list of str
-        What each way is called, and "ours", "rounding" or "baseline".
-    values, errors : array
+    If ``symbols``, a score is the per cent of right symbols, higher being better, with standard errors. If not, no
+    column has an alphabet, and it is an error.
     """
 
     label: str

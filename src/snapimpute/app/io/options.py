@@ -21,30 +21,11 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Options:
-    """Options for reading a file.
+    """Options for reading a file; None or "auto" is detected.
 
-    Parameters
-    ----------
-    format : str, optional
-        "csv", "parquet", "arrow", "mtx", "npz" or "excel"; else by the content.
-    layout : {"auto", "wide", "triplets"}
-        One row a line, or one cell a line.
-    triplets : (str, str, str), optional
-        The columns of row, column and value, by name or by position from 1.
-    index : str, optional
-        The column of row labels; "none" for none.
-    delimiter, header, encoding
-        Of text files.
-    missing : sequence of str
-        Further codes for missing cells.
-    leave : sequence of str
-        Columns that are carried along as they are.
-    duplicates : {"error", "last"}
-        What to do where a cell is given twice.
-    sheet : str, optional
-        Of an Excel file; else the first.
-    labels : collection of str
-        What cells may hold besides numbers, so that a first line of such is not taken for names.
+    ``triplets`` names the columns of row, column and value, or counts them from 1. ``index`` is the column of row
+    labels, "none" for none; columns in ``leave`` are carried along as they are. ``missing`` holds further codes for
+    missing cells. ``labels`` are what cells may hold besides numbers: a first line of labels is not taken for names.
     """
 
     format: str | None = None

@@ -27,24 +27,10 @@ Notes = list[tuple[str, str]]
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """Content of a file.
+    """Content of a file: a frame, with text files all text, or the cells of a sparse matrix.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        Its columns; those of text files as text. Of a sparse matrix none.
-    where : str
-        How messages name the file.
-    notes : list of (str, str)
-        How it was read, in words.
-    named : bool
-        Whether the columns have names in the file; else they are counted.
-    first : int
-        From where rows without labels are counted.
-    matrix : bool
-        Whether it is a matrix: all its columns hold values.
-    cells : Triplets, optional
-        A sparse matrix.
+    ``where`` is how messages name the file, ``notes`` say how it was read. Columns that are not ``named`` are
+    counted, and so are rows without labels, from ``first`` on. All columns of a ``matrix`` hold values.
     """
 
     frame: pl.DataFrame
@@ -57,13 +43,7 @@ class Content:
 
 
 def read_file(path: str, options: Options, spec: AlphabetSpec) -> Wide | Triplets:
-    """Read a table; ``-`` is standard input.
-
-    Raises
-    ------
-    ValueError, OSError
-        One sentence: what was found, what was expected, what to do.
-    """
+    """Read a table; ``-`` is standard input. Errors are one sentence."""
     return arranged(read_content(path, options), options, spec)
 
 

@@ -32,21 +32,9 @@ Codes = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Triplets:
-    """Known cells with labels.
+    """Known cells: positions among ``row_labels`` and ``col_labels``, and values as ``codes`` of ``levels``.
 
-    Parameters
-    ----------
-    rows, cols : array of int
-        Positions among the labels.
-    levels : list
-        The different values in the file: numbers, or text.
-    codes : array of int
-        Positions of the values among the levels.
-    row_labels, col_labels : array
-    names : (str, str, str)
-        Of the columns of the file.
-    where : str
-    notes : list of (str, str)
+    ``levels`` are the different values in the file, numbers or text; ``names`` those of the three columns.
     """
 
     rows: Codes

@@ -23,25 +23,10 @@ INFERRED = 20
 
 @dataclass(frozen=True, eq=False)
 class Wide:
-    """A wide table.
+    """A wide table: all columns as they were ``given``, and the ``values`` to complete, null where a cell is missing.
 
-    Parameters
-    ----------
-    given : polars.DataFrame
-        All columns as they were read.
-    values : polars.DataFrame
-        The columns to complete, as numbers or text, null where a cell is missing.
-    index : str or None
-        The column of row labels.
-    left : list of str
-        Columns that are carried along.
-    where : str
-    notes : list of (str, str)
-        How it was read, in words.
-    named : bool
-        Whether the columns have names in the file; else they are counted.
-    first : int
-        From where rows without labels are counted.
+    ``index`` is the column of row labels; the columns in ``left`` are carried along. ``notes`` say how the file was
+    read. Columns that are not ``named`` are counted, and so are rows without labels, from ``first`` on.
     """
 
     given: pl.DataFrame

@@ -49,18 +49,9 @@ def figure(
     narrow_data: Figure | None = None,
     **layout: Any,
 ) -> Figure:
-    """Return a figure with a sentence on how to read it.
+    """Return a figure with a sentence on how to read it; its height is in pixels, its width that of the page.
 
-    Parameters
-    ----------
-    data : list of traces
-    caption : str
-    height : int
-        In pixels; the width is that of the page.
-    narrow, narrow_data : dict, optional
-        Differences in the layout, and in the first trace, on a phone.
-    **layout
-        Layout of plotly.
+    ``narrow`` and ``narrow_data`` are differences on a phone, in the layout and in the first trace.
     """
     base = {
         "height": height,

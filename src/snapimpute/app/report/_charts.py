@@ -37,13 +37,7 @@ MOST_IN_CELLS = 10
 
 
 def plotly_js() -> str:
-    """Return the source of plotly.js, which ships with plotly: the page loads nothing.
-
-    Raises
-    ------
-    ImportError
-        If plotly is not installed.
-    """
+    """Return the source of plotly.js, which ships with plotly: the page loads nothing."""
     try:
         from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
     except ImportError as err:

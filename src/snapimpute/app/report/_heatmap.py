@@ -34,13 +34,7 @@ VIEWS = {
 def cells(shown: Shown, book: ColumnSchema, row_name: Name, col_name: Name) -> dict[str, Any]:
     """Return the cells from which the page's script draws the three pictures, the text of each value only once.
 
-    Parameters
-    ----------
-    shown : Shown
-    book : ColumnSchema
-        Alphabets of all columns.
-    row_name, col_name : callable
-        Return the name of a row or column, given its position.
+    ``row_name`` and ``col_name`` return the name of a row or column, given its position.
     """
     texts: dict[str, int] = {}
     codes = np.empty(shown.values.shape, dtype=np.intp)
@@ -66,14 +60,7 @@ def _said(what: str, place: int, name: str) -> str:
 
 
 def view(name: str, shown: Shown, book: ColumnSchema, row_name: Name, col_name: Name) -> Figure:
-    """Draw the table, "known", "completed" or "confidence"; the page's script fills in the cells.
-
-    Parameters
-    ----------
-    name : str
-    shown, book, row_name, col_name
-        As in `cells`.
-    """
+    """Draw the table, "known", "completed" or "confidence"; the page's script fills in the cells."""
     sure = name == "confidence"
     lowest = min((1 / len(kind) for kind in book.kinds if kind is not None), default=0.0)
     legend, colours = _legend(book, shown, sure=sure)

@@ -37,20 +37,10 @@ BLOCK_NUMBERS = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """Symbols of a fit at some cells, with their probabilities.
+    """Symbols of a fit at some cells, in columns of any numbers the estimates, with their probabilities.
 
-    Parameters
-    ----------
-    symbols : array
-        The decided symbols, even if too uncertain to be written; the estimates in
-        columns of any numbers.
-    sure : array
-        Probability of the symbol; NaN without probabilities.
-    second, second_sure : array
-        The likeliest other symbol and its probability; NaN if there is none.
-    is_open : array of bool
-        True where the cell stays missing, as its symbol is less probable than
-        ``min_confidence``.
+    ``second`` is the likeliest other symbol. Cells stay missing (``is_open``) where the symbol is too uncertain.
+    Probabilities are NaN where there are none.
     """
 
     symbols: Array
@@ -81,21 +71,9 @@ class Filled:
 class Shown:
     """A part of a completed table, rows and columns in the order in which they are drawn.
 
-    Parameters
-    ----------
-    rows, cols : array of int
-        Their positions in the table.
-    known : array of bool
-    values : array
-        Known values, or decided symbols.
-    sure : array
-        Probability of a decided symbol; NaN where the cell is known, or without probabilities.
-    is_open : array of bool
-        True where the cell stays missing.
-    position : array
-        Position of the value in the range of its own column, from 0 to 1.
-    shape : (int, int)
-        Shape of the whole table, without columns that the fit left alone.
+    ``values`` are known or decided, with the probability ``sure`` of the decided ones, else NaN. ``position`` is the
+    place of a value in the range of its own column, from 0 to 1. ``shape`` counts the whole table without columns
+    that the fit left alone.
     """
 
     rows: Index
@@ -112,16 +90,8 @@ class Shown:
 class Doubts:
     """The least certain missing cells, most doubtful first, and counts of all probabilities.
 
-    Parameters
-    ----------
-    rows, cols : array of int
-    filled : Filled
-    missing, scanned : int
-        Number of missing cells in columns with an alphabet, and of those that were searched.
-    left_open : int
-        Number of searched cells that stay missing.
-    counts : array of int
-        Searched cells with a probability in each of `BINS` equal parts of 0 to 1.
+    ``missing`` cells are in columns with an alphabet, ``scanned`` of them were searched, and ``left_open`` of these
+    stay missing. ``counts`` are searched cells with a probability in each of `BINS` equal parts of 0 to 1.
     """
 
     rows: Index
@@ -142,16 +112,7 @@ def alphabets(imputer: SnapImputer) -> ColumnSchema:
 
 
 def fill(imputer: SnapImputer, book: ColumnSchema, rows: Index, cols: Index) -> Filled:
-    """Decide the symbols of cells, with their probabilities and the runners-up.
-
-    Parameters
-    ----------
-    imputer : SnapImputer
-        Fitted.
-    book : ColumnSchema
-        See `alphabets`.
-    rows, cols : array of int
-        Positions of the cells, none in a column that was left alone.
+    """Decide the symbols of cells, with their probabilities and the runners-up; no column may be left alone.
 
     Examples
     --------
@@ -188,15 +149,7 @@ def _fill_some(
 
 
 def show(imputer: SnapImputer, observations: Observations, *, most: int = MOST_LANES) -> Shown:
-    """Complete the most observed rows and columns, and order them so that similar ones stand side by side.
-
-    Parameters
-    ----------
-    imputer : SnapImputer
-        Fitted to the observations.
-    observations : Observations
-    most : int
-        Rows, and columns, at most.
+    """Complete the ``most`` observed rows and columns, and order them so that similar ones stand side by side.
 
     Examples
     --------
@@ -268,16 +221,7 @@ def leaf_order(points: Array) -> Index:
 def missing_cells(
     observations: Observations, cols: Index, *, most: int = MOST_SCANNED, seed: int = 0
 ) -> tuple[Index, Index, int]:
-    """List the missing cells of some columns, row by row, or a sample spread evenly over them, and count them.
-
-    Parameters
-    ----------
-    observations : Observations
-    cols : array of int
-        The columns, ascending.
-    most : int
-        Cells at most; of more a sample is drawn.
-    seed : int
+    """List the missing cells of some columns, row by row, and count them; of more than ``most`` an even sample.
 
     Examples
     --------
@@ -313,19 +257,9 @@ def least_certain(
     most: int = MOST_SCANNED,
     seed: int = 0,
 ) -> Doubts | None:
-    """Find the missing cells with the least probable symbols; None without probabilities.
+    """Find the ``count`` missing cells with the least probable symbols; None without probabilities.
 
-    Parameters
-    ----------
-    imputer : SnapImputer
-        Fitted to the observations.
-    observations : Observations
-    count : int
-        Cells to return, at most.
-    most : int
-        Missing cells to search, at most; of more a sample is drawn.
-    seed : int
-        Seed of the sample.
+    Of more than ``most`` missing cells a sample is searched.
     """
     book = alphabets(imputer)
     discrete = np.flatnonzero(book.discrete)

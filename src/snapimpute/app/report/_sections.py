@@ -36,16 +36,7 @@ Text = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """Content of a page: text by section, figures by name.
-
-    Parameters
-    ----------
-    text : dict
-        Values for the template, by section.
-    figures : dict of Figure
-    cells : dict
-        Cells of the pictures of the table; see `heatmap.cells`.
-    """
+    """Content of a page: text by section, figures by name, and the cells of the pictures of the table."""
 
     text: Text
     figures: dict[str, Figure] = field(default_factory=dict)

@@ -35,27 +35,8 @@ def write_report(
 ) -> None:
     """Write the report of a completion: a page that works without any network, the same bytes for the same input.
 
-    Parameters
-    ----------
-    path : path
-        Written atomically; a file that is there is replaced.
-    imputer : SnapImputer
-        Fitted to the observations.
-    observations : Observations
-        The known cells, as symbols, with labels of rows and columns if there are any.
-    evaluation : Evaluation
-        Scores on hidden cells, from `evaluation.check` or `evaluation.evaluate`.
-    read : sequence of (str, str)
-        Names and texts about the input, shown in that order.
-    settings : mapping
-        Everything needed to repeat the fit. "command" and "python" are shown as code;
-        others, such as "versions" and "seed", are listed.
-    title : str
-
-    Raises
-    ------
-    ImportError
-        If plotly or jinja2 is not installed.
+    The imputer is fitted to the observations. ``read`` is shown as names and texts about the input. ``settings`` hold
+    everything needed to repeat the fit: "command" and "python" are shown as code, others are listed.
     """
     page = render(imputer, observations, evaluation, read=read, settings=settings, title=title)
     write_atomically(Path(path), page.encode("utf-8", "replace"))  # names may hold half a surrogate pair

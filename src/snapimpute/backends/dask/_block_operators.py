@@ -23,16 +23,7 @@ from snapimpute.penalties import CellMap
 
 
 class Within:
-    """The part of a sample that falls into a block of rows.
-
-    Parameters
-    ----------
-    sample : Sample
-    shape : (int, int)
-        Of the whole matrix.
-    start, rows : int
-        Of the block.
-    """
+    """The part of a sample that falls into a block of rows of a matrix with this shape."""
 
     def __init__(self, sample: Sample, shape: tuple[int, int], start: int, rows: int) -> None:
         self.sample, self.shape, self.start, self.rows = sample, shape, start, rows
@@ -55,17 +46,7 @@ for kind in (MatrixOperator, Observations):
 
 # ---------------------------------------------------------------- operators
 class BlockOperator(MatrixOperator):
-    """A matrix of which each block of rows is an operator, where the block is.
-
-    Parameters
-    ----------
-    place : DaskPlace
-    tree
-        What the operator of a block is.
-    shape : (int, int)
-    dtype : dtype
-    error : float
-    """
+    """A matrix of which each block of rows is an operator, where the block is; its ``tree`` makes that."""
 
     def __init__(self, backend: Any, tree: Any, shape: tuple[int, int], dtype: DTypeLike, error: float = 0.0) -> None:
         self._dask: Any = backend

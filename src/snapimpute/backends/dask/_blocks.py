@@ -36,14 +36,8 @@ NUMBERS = itertools.count()
 class Written:
     """Tree that makes the blocks of an array and, once that is computed and kept, the places of the values.
 
-    Parameters
-    ----------
-    tree
-        What each block is.
-    keep : bool
-        Whether the blocks, once computed, stay where they are; else they are computed again when used again.
-    brief : bool
-        Whether they are of no use beyond an iteration, as operators are.
+    Blocks stay where they are if ``keep``; else they are computed again. ``brief`` ones are of no use beyond an
+    iteration.
     """
 
     __slots__ = ("__weakref__", "brief", "held", "keep", "number", "spare", "tree")
@@ -56,18 +50,9 @@ class Written:
 
 
 class Blocks(NDArrayOperatorsMixin):
-    """An array in blocks.
+    """An array in blocks of so many rows (``lengths``), which are rows of the table or observations (``side``).
 
-    Parameters
-    ----------
-    place : DaskPlace
-    written : Written
-    lengths : tuple of int
-        Rows of the blocks.
-    meta : array
-        A block without rows: what type and how many columns there are.
-    side : int
-        Whether rows are those of the table, or observations.
+    ``meta`` is a block without rows, for its dtype and columns.
     """
 
     __slots__ = ("backend", "lengths", "meta", "side", "written")

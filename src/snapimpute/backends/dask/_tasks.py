@@ -78,12 +78,7 @@ FAMILIES: weakref.WeakKeyDictionary[Client, weakref.WeakSet[Tasks]] = weakref.We
 
 
 class Tasks:
-    """All that is asked of the workers of a client.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+    """All that is asked of the workers of a client."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

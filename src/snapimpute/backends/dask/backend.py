@@ -82,12 +82,7 @@ def check_versions(client: Client) -> None:
 
 
 class DaskBackend(Tasks, Backend):
-    """The workers of a client.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+    """The workers of a client."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
@@ -137,13 +132,7 @@ class DaskBackend(Tasks, Backend):
         return cast(Array, Blocks(self, Written(tree), lengths, np.empty((0, shape[1]), dtype), side))
 
     def stored(self, array: Any, path: Path) -> list[Any] | None:
-        """Have the workers write their blocks of an array, if they read the observations, too.
-
-        Raises
-        ------
-        OSError
-            If one cannot be written, or is not to be seen from here.
-        """
+        """Have the workers write their blocks of an array, if they read the observations, too; else an OSError."""
         if not self.spread:
             return None
         path.mkdir(parents=True, exist_ok=True)

@@ -46,13 +46,7 @@ class QR(NamedTuple):
 
 
 class TorchArray(NDArrayOperatorsMixin):
-    """A tensor and the place it lives in.
-
-    Parameters
-    ----------
-    tensor : torch.Tensor
-    place : TorchPlace
-    """
+    """A tensor and the backend that it lives on."""
 
     __slots__ = ("backend", "tensor")
     side = ROWS

@@ -215,17 +215,7 @@ def _parts(tiles: int, device: torch.device) -> int:
 
 # ---------------------------------------------------------------- products
 def product(left: Tensor, right: Tensor, form: Form, block: Tensor, precision: str, *, plain: bool = False) -> Tensor:
-    """f(left·rightᵀ)·block in float32.
-
-    Parameters
-    ----------
-    left, right : tensors m×r, n×r of float32
-    form : Form
-    block : tensor n×k of float32
-    precision : {"bf16", "fp16", "tf32", "float32"}
-    plain : bool
-        Without instructions of the device, for the interpreter.
-    """
+    """f(left·rightᵀ)·block in float32; ``plain`` does without instructions of the device, for the interpreter."""
     u, v = sides(left, right, precision, form.unit)
     return product_of_sides(u, v, left.shape[0], form, block, precision, plain=plain)
 

@@ -46,17 +46,7 @@ def probed(rows: int) -> Tensor:
 
 
 class FusedMapped(Mapped):
-    """f(X) for a low-rank X and a map that kernels know.
-
-    Parameters
-    ----------
-    place : TorchPlace
-    factors : LowRank
-    form : Form
-    precision : {"bf16", "fp16", "tf32", "float32"}
-    error : float
-        What the precision costs.
-    """
+    """f(X) for a low-rank X and a map that kernels know; ``error`` is what their precision costs."""
 
     def __init__(self, backend: Any, factors: LowRank, form: Form, precision: str, error: float) -> None:
         super().__init__(factors, error)

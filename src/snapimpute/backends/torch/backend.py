@@ -52,15 +52,7 @@ ON_CPU = (Setting("backend", "torch:cpu"), " or ", Setting("backend", "cpu"))
 
 @cache
 def torch_backend(device: str | None = None) -> TorchBackend:
-    """The place of a device, "cuda" if there is one and nothing is said.
-
-    Raises
-    ------
-    ImportError
-        If there is a GPU, but nothing to compile kernels for it with.
-    RuntimeError
-        If the device is not there.
-    """
+    """The backend of a device, by default "cuda" if there is one; one that is not there is a RuntimeError."""
     there = torch.cuda.is_available()
     wanted = device or ("cuda" if there else "cpu")
     asked = f"torch:{wanted}"
@@ -104,14 +96,7 @@ def _check_triton(asked: str) -> None:
 
 
 class TorchBackend(Backend):
-    """A device of torch.
-
-    Parameters
-    ----------
-    device : torch.device
-    mixed : bool
-        Whether fused products may be of low precision while the error of that is allowed.
-    """
+    """A device of torch; if ``mixed``, fused products may be of low precision while the error of that is allowed."""
 
     def __init__(self, device: torch.device, mixed: bool = True) -> None:
         self.device, self.mixed = device, mixed
@@ -128,13 +113,7 @@ class TorchBackend(Backend):
         return int(torch.cuda.mem_get_info(self.device)[0]) + kept
 
     def guarded(self, work: Callable[[], Any]) -> Any:
-        """work(), with all digits of float32 even if the program asked torch for fewer.
-
-        Raises
-        ------
-        MemoryError
-            If the memory of a GPU does not suffice.
-        """
+        """work(), with all digits of float32 whatever the program asked of torch; a full GPU is a MemoryError."""
         try:
             with undisturbed(self.device.type):
                 return work()

