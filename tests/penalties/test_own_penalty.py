@@ -296,6 +296,7 @@ def test_majorise_minimise_and_annealing_name_what_they_need():
         next(si.solvers.anneal(with_penalty(OwnL1())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [False, True])
 def test_own_penalty_on_torch(columns):
     """Torch applies a user's numpy functions through the memory of the host: the answer is that of numpy."""

@@ -39,6 +39,7 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
     return -float(np.log(p[np.arange(y.size), y]).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("covariance", "side"), KINDS)
 def test_probabilities_near_those_that_made_the_table(covariance, side):
     """Held-out cells get probabilities whose log loss is near that of the truth, and far below that of the shares."""
@@ -53,6 +54,7 @@ def test_probabilities_near_those_that_made_the_table(covariance, side):
     assert_allclose(fit.mean(*hidden), found @ np.arange(5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("covariance", "side"), KINDS)
 def test_the_same_bits_on_any_number_of_threads(covariance, side, monkeypatch):
     """One, two and four threads give the same draws, bit by bit; another seed gives others."""
@@ -68,6 +70,7 @@ def test_the_same_bits_on_any_number_of_threads(covariance, side, monkeypatch):
     assert np.abs(other.proba(*hidden) - found[0]).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("covariance", "side"), KINDS)
 def test_reversing_the_alphabet_reverses_the_probabilities(covariance, side):
     """Symbols counted from the other end have the same probabilities, within Monte Carlo error."""
@@ -201,6 +204,7 @@ def test_numbers_beside_symbols():
         assert drawn.std() == pytest.approx(number[:50].std(), rel=0.3)
 
 
+@pytest.mark.slow
 def test_features_of_held_out_cells_are_not_used():
     """Hidden cells do not matter: a table that lost them altogether gives the same bits."""
     table, hidden, *_ = planted(100, 30, 2, 4, 0.5)

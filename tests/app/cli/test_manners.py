@@ -160,6 +160,7 @@ def test_two_results_do_not_go_to_one_file(snap, wide_csv):
 
 
 # ---------------------------------------------------------------- another backend
+@pytest.mark.slow
 def test_a_backend_is_used_and_named(snap, tmp_path):
     """The fit is done there, and the line about it says so."""
     pytest.importorskip("torch", reason="torch is not installed")

@@ -67,6 +67,7 @@ def test_the_end_of_the_sample_does_not_matter():
     assert as_text(text.encode(), "x", Options()).shown == "semicolon"
 
 
+@pytest.mark.slow
 def test_names_in_a_long_first_line_are_not_cut_at_spaces(put):
     """A line longer than the sample says little: a space is the last thing to be taken for a delimiter."""
     names = [f"Film number {j} (1995)" for j in range(5000)]
