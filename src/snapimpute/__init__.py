@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Ridge,
         TruncatedNuclear,
     )
+    from snapimpute.posterior import Posterior, PosteriorFit
     from snapimpute.problem import Problem
     from snapimpute.solvers import Result, certify, forecast, solve
     from snapimpute.views import plots
@@ -53,6 +54,8 @@ _NAMES = {
     "Alphabet": "data.alphabet",
     "Observations": "data.observations",
     "LowRank": "linalg",
+    "Posterior": "posterior",
+    "PosteriorFit": "posterior",
     "Problem": "problem",
     "cluster": "backends",
     "evaluate": "estimator.evaluation",
@@ -99,6 +102,8 @@ __all__ = [
     "Lp",
     "Nuclear",
     "Observations",
+    "Posterior",
+    "PosteriorFit",
     "Problem",
     "Rank",
     "Result",

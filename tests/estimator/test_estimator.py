@@ -31,7 +31,7 @@ from snapimpute.data.tables import SparseTable, read_table
 from snapimpute.estimator import _fitting
 from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator.decide import SymbolRule
-from snapimpute.estimator.model import Predictions
+from snapimpute.estimator.model import LowRankPredictions
 from snapimpute.estimator.offsets import best_damping, offsets
 from snapimpute.estimator.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec
 from snapimpute.estimator.tuning import Search, choose
@@ -60,13 +60,13 @@ def X(blocks) -> np.ndarray:  # noqa: N802  a matrix
     return dense(blocks)
 
 
-def nearest(estimate: LowRank, alphabet: str) -> Predictions:
+def nearest(estimate: LowRank, alphabet: str) -> LowRankPredictions:
     """What a model with these estimates says that takes the nearest symbol."""
     m, n = estimate.shape
     symbols = Alphabet.of(alphabet)
     one = Observations.from_coo([m - 1], [n - 1], symbols.symbols[:1], (m, n))
     rule = SymbolRule.fit(ColumnSchema.single(symbols, n), "nearest", one, [])
-    return Predictions(estimate, rule, rule.of_rows(one))
+    return LowRankPredictions(estimate, rule, rule.of_rows(one))
 
 
 def check_filled(given: np.ndarray, out: np.ndarray, alphabet: Alphabet) -> None:

@@ -236,6 +236,8 @@ def _on_symbols(observations: Observations, book: ColumnSchema) -> Observations:
 
 def _plain(imputer: SnapImputer, choice: Choice | None) -> TunedSpec | None:
     """Return the best specification without a discrete penalty; None if that was fitted."""
+    if imputer._tuned is None:  # the posterior has no penalty
+        return None
     verdict = None if choice is None else choice.verdict
     lam = imputer.lam_ if verdict is None else verdict.plain.lam
     if imputer.xi_ == 0 and lam == imputer.lam_:

@@ -24,11 +24,13 @@ from snapimpute.base.files import write_atomically
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator import choice, decide, foldin, model
+from snapimpute.estimator import choice, decide, foldin, model, posterior
 from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
+from snapimpute.posterior import Posterior
+from snapimpute.posterior.fit import POSTERIOR_KINDS
 from snapimpute.solvers import SOLVERS, Status
 from snapimpute.solvers.checkpoint import checksum
 from snapimpute.solvers.serialise import Decoder, Encoder, Known, known_by_name
@@ -50,6 +52,7 @@ def _known() -> Known:
     ]
     kinds += [decide.Calibration, decide.SymbolRule, decide.SymbolLogOdds, foldin.OffsetModel, model.Model]
     kinds += [choice.Candidate, choice.Choice, choice.HeldOut, choice.Verdict]
+    kinds += [posterior.Decision, posterior.PosteriorModel, Posterior, *POSTERIOR_KINDS]
     return known_by_name([*kinds, *SPECTRAL.values(), *DISCRETE.values(), ByColumn, Ridge])
 
 

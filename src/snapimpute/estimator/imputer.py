@@ -18,19 +18,22 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.checks import Labels
 from snapimpute.data.observations import Observations
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hidden_score, recommended
 from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
-from snapimpute.estimator.choice import Candidate, Metric
+from snapimpute.estimator.choice import Candidate, Choice, Metric, Verdict
 from snapimpute.estimator.decide import Decide, check_confidence, check_decide
 from snapimpute.estimator.files import write_model
-from snapimpute.estimator.model import Predictions
+from snapimpute.estimator.model import Model, Predictions
 from snapimpute.estimator.offsets import Center
+from snapimpute.estimator.posterior import Decision, PosteriorModel, ended, engine_of
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
 from snapimpute.estimator.update import grown_labels, merged, new_cells
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver
+from snapimpute.posterior import Posterior, PosteriorFit
+from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver, Status
 
 logger = logging.getLogger("snapimpute")
 
@@ -52,6 +55,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         name or position of columns, or a list with one entry for each, gives
         columns their own; None there is a column of any numbers. "infer" looks
         at the values; ``alphabet_`` is what it found. Required.
+    method : {"proximal", "posterior"} or Posterior
+        Model of the table: low rank by proximal gradient, as in the paper, with the
+        parameters below; or draws from an ordinal `Posterior`, whose probabilities
+        need no calibration and which has parameters of its own.
     spectral : {"nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad", "rank"} or SpectralPenalty
         What favours low rank: the nuclear norm, the log-sum penalty with
         θ = √λ, the capped ℓ1 with θ = 2λ, the truncated nuclear norm with r = 3
@@ -189,6 +196,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self,
         alphabet: Any = None,
         *,
+        method: str | Posterior = "proximal",
         spectral: str | SpectralPenalty = "nuclear",
         discrete: str | DiscretePenalty | None = "l1",
         weights: Weights = None,
@@ -212,6 +220,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         progress: Callable[[Candidate], Any] | None = None,
     ) -> None:
         self.alphabet = alphabet
+        self.method = method
         self.spectral = spectral
         self.discrete = discrete
         self.weights = weights
@@ -277,16 +286,19 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return FitData(table)
 
     def _fit(self, data: FitData) -> None:
-        manner = self._manner()
+        engine, manner = engine_of(self), self._manner()
         backend_named(self.backend)  # an error before anything is computed, if it is not there
         given = data.table.given
         validate_data(self, given, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
-        tuned, stopped = self._settled(data, manner)
-        fitted = fit_table(data, tuned, manner, stopped=stopped)
+        if engine is None:
+            tuned, stopped = self._settled(data, manner)
+            fitted: Fitted | PosteriorFit = fit_table(data, tuned, manner, stopped=stopped)
+        else:
+            fitted = engine.fit(data.observed, data.schema, callback=self.callback)
         labelled = given if isinstance(given, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
-        self._keep(fitted)
+        self._keep(fitted, data.schema)
 
     def _settled(self, data: FitData, manner: Manner) -> tuple[TunedSpec, bool]:
         """Choose everything that is "auto"; the second is whether that was interrupted."""
@@ -326,7 +338,24 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             random_state=self.random_state,
         )
 
-    def _keep(self, fitted: Fitted) -> None:
+    def _keep(self, fitted: Fitted | PosteriorFit, schema: ColumnSchema) -> None:
+        if isinstance(fitted, Fitted):
+            self._keep_proximal(fitted)
+        else:
+            self._keep_posterior(fitted, schema)
+
+    def _keep_posterior(self, fit: PosteriorFit, schema: ColumnSchema) -> None:
+        manner = self._manner()
+        model = PosteriorModel(schema, fit, Decision(manner.decide, manner.min_confidence))
+        self._tuned: TunedSpec | None = None
+        self._model: Model | PosteriorModel = model
+        self._observed = fit.observations
+        self.alphabet_, self.scale_ = schema.by_column, model.scale
+        self.choice_: Choice | None = None
+        self.verdict_: Verdict | None = None
+        (self.n_iter_, self.history_), self.status_ = ended(fit), Status("converged", fit.converged)
+
+    def _keep_proximal(self, fitted: Fitted) -> None:
         tuned, model, result = fitted.tuned, fitted.model, fitted.result
         spec = tuned.spec
         self._tuned, self._model, self._observed = tuned, model, fitted.observed
@@ -354,7 +383,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ----------
         X : array, sparse matrix or frame
         """
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         return self._filled(self._read_again(X))
 
     def _read_again(self, X: Any) -> Table:
@@ -391,7 +420,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> imp.fold_in([[5, None, None], [1, None, None]]).mean([0, 1], [2, 2]).round()
         array([2., 4.])
         """
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         return self._folded(self._read_again(X))
 
     def _folded(self, table: Table) -> Predictions:
@@ -404,7 +433,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         squared error, as ``decide`` asks; in columns of any numbers minus the
         squared error in units of the model counts. Higher is better.
         """
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         table, model = self._read_again(X), self._model
         return hidden_score(model, table, self._options().random_state)
 
@@ -465,20 +494,20 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> SnapImputer("1:5", lam=0.5, xi=0.0).fit(X).recommend(0, k=1)
         array([2])
         """
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         return recommended(self._model, self._observed, row, k)
 
     @property
     def estimates_(self) -> Predictions:
         """Predictions for the cells of the fitted table: `fold_in` for the rows that were fitted."""
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         return self._model.fitted
 
     def _asked(
         self, rows: Any, cols: ArrayLike | None
     ) -> tuple[Predictions, NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
         """Cells of the fit, or all cells of a table, and what is said of them."""
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         if cols is not None:
             return self._model.fitted, *asked_cells(self._model, rows, cols)
         table = self._read_again(rows)
@@ -522,9 +551,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> imp.partial_fit([3, 4], [0, 0], [1, 5]).row_labels_.tolist()
         ['Ann', 'Bob', 'Cem', 'row 3', 'row 4']
         """
-        if values is None and not hasattr(self, "left_"):
+        if values is None and not hasattr(self, "_model"):
             return self.fit(rows)
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         if values is None:
             new = self._read_again(rows).observations().below(self._model.shape[0])
             if isinstance(rows, Observations) and row_labels is None:
@@ -540,10 +569,15 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             grown_labels(self.row_labels_, row_labels, m, rows_now, "row"),
             grown_labels(self.col_labels_, col_labels, n, cols_now, "column"),
         )
-        fitted = fit_further(self._model, self._tuned, observed, self._manner())
+        engine, model = engine_of(self), self._model
+        fitted: Fitted | PosteriorFit
+        if isinstance(model, PosteriorModel):
+            fitted = (engine or Posterior()).update(model.fit, observed, callback=self.callback)
+        elif self._tuned is not None:
+            fitted = fit_further(model, self._tuned, observed, self._manner())
         self.n_features_in_ = observed.shape[1]
         self.row_labels_, self.col_labels_ = labels
-        self._keep(fitted)
+        self._keep(fitted, model.schema)
         return self
 
     # ---------------------------------------------------------------- files
@@ -555,7 +589,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         path : path
             Written atomically; a file that is there is replaced.
         """
-        check_is_fitted(self, "left_")
+        check_is_fitted(self, "_model")
         if self.callback is not None or self.progress is not None:
             raise ValueError(
                 "a callback is code, which no model file holds: set_params(callback=None, progress=None) before save"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -79,7 +80,7 @@ class Model:
     @cached_property
     def fitted(self) -> Predictions:
         """Predictions for the rows that were fitted."""
-        return Predictions(self.whole(self.shown, self.offsets), self.rule, self.log_odds)
+        return LowRankPredictions(self.whole(self.shown, self.offsets), self.rule, self.log_odds)
 
     def folded(self, cells: Cells, rows: int, fitted: Observations | None = None) -> Predictions:
         """Predict any rows from their observed cells; see `foldin`.
@@ -91,13 +92,13 @@ class Model:
             nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)
             counts = [np.zeros((rows, table.shape[1])) for table in self.log_odds.tables]
             log_odds = SymbolLogOdds.of(counts, self.rule.usual)
-            return Predictions(self.whole(*self.base.estimates(nothing, None)), self.rule, log_odds)
+            return LowRankPredictions(self.whole(*self.base.estimates(nothing, None)), self.rule, log_odds)
         observed = Observations.from_coo(*cells, shape)
         known = in_units(observed, self.scale)
         problem = _affordable(Problem(known, Nuclear(1.0), self.discrete, self.base.offsets(known, rows)))
         start = None if fitted is None or problem.jumps else self._start(same_rows(observed, fitted))
         x = LowRank(fold_in(problem, self.x.V, self.shrink, start), np.ones(self.x.rank), self.x.V)
-        return Predictions(self.whole(*self.base.estimates(x, known)), self.rule, self.rule.of_rows(observed))
+        return LowRankPredictions(self.whole(*self.base.estimates(x, known)), self.rule, self.rule.of_rows(observed))
 
     def _start(self, fitted: NDArray[np.bool_]) -> Array:
         """Return the coordinates of the rows that were fitted, and 0 for the others."""
@@ -116,8 +117,24 @@ def _affordable(problem: Problem) -> Problem:
     return problem if m * n <= SAMPLED_CELLS else replace(problem, discrete=None)
 
 
-class Predictions:
-    """Estimates, probabilities and symbols that a model gives for the cells of some rows.
+class Predictions(ABC):
+    """Estimates, probabilities and symbols that a model gives for the cells of some rows."""
+
+    @abstractmethod
+    def mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return the estimates at cells, neither snapped nor held in range."""
+
+    @abstractmethod
+    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return the decided symbols as numbers, NaN where there is none."""
+
+    @abstractmethod
+    def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return probabilities of the symbols in ascending order, at cells of columns with one alphabet."""
+
+
+class LowRankPredictions(Predictions):
+    """Predictions of a low-rank model.
 
     Cells are taken a block at a time; those of a block may lie anywhere.
     """

@@ -14,12 +14,14 @@ from snapimpute.estimator.offsets import Center
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.posterior import Posterior
 from snapimpute.solvers import AlphabetTerm, Precision, Solver
 
 
 class ImputerParameters(TypedDict, total=False):
     """The parameters of `SnapImputer` besides the alphabet, for functions that take them by keyword."""
 
+    method: str | Posterior
     spectral: str | SpectralPenalty
     discrete: str | DiscretePenalty | None
     weights: Weights

@@ -13,8 +13,11 @@ from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.posterior._covariance import SETTLE, CovarianceChain, CovarianceDraw
 from snapimpute.posterior._draws import Draws
+from snapimpute.posterior._features import MaskMap
 from snapimpute.posterior._fold_in import fold_in
+from snapimpute.posterior._low_rank import ThresholdPrior
 from snapimpute.posterior._table import Frame
+from snapimpute.posterior._units import UnitPrior
 
 FOLD_DRAWS = 60
 """Draws that new rows are folded into."""
@@ -312,3 +315,18 @@ class PosteriorFit:
                 f"give the same columns in the same order"
             )
         return PosteriorFit(self.frame, self.answers.folded(self.frame, observations, random_state), observations)
+
+
+POSTERIOR_KINDS: tuple[type, ...] = (
+    CovarianceAnswers,
+    CovarianceDraw,
+    Draws,
+    Frame,
+    LowRankAnswers,
+    MaskMap,
+    PosteriorFit,
+    Sweep,
+    ThresholdPrior,
+    UnitPrior,
+)
+"""Classes of a fit that stand in files."""

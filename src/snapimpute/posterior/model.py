@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
@@ -44,6 +45,11 @@ MOST_COLUMNS, LEAST_KNOWN = 300, 0.2
 """A full covariance is tried up to so many columns, if that share of the cells is known and rows are many."""
 
 
+@stored(
+    "posterior",
+    *("covariance", "rank", "thresholds", "sweeps", "mask", "noise", "item_noise", "own_thresholds", "factors"),
+    "random_state",
+)
 @dataclass(frozen=True)
 class Posterior:
     """An ordinal probit model of the whole table, and draws from its posterior.

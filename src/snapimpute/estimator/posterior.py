@@ -1,0 +1,153 @@
+"""The posterior behind the estimator: a fitted model that answers as the proximal one does."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from snapimpute.base.errors import ArgumentError
+from snapimpute.base.files import stored
+from snapimpute.base.threads import cut
+from snapimpute.base.types import Array
+from snapimpute.data.observations import Observations
+from snapimpute.data.schema import ColumnSchema
+from snapimpute.data.tables import BLOCK_CELLS, Cells
+from snapimpute.estimator.decide import Decide, decided
+from snapimpute.estimator.model import Predictions
+from snapimpute.posterior import Posterior, PosteriorFit
+
+METHODS = ("proximal", "posterior")
+
+SHARED = ("alphabet", "method", "decide", "min_confidence", "continuous", "missing", "random_state", "callback")
+"""Parameters of the estimator that the posterior uses; the others belong to the proximal method."""
+
+
+def engine_of(imputer: Any) -> Posterior | None:
+    """Return the posterior that a method asks for, or None for the proximal method.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such method, or a parameter is given that the posterior does not use.
+    """
+    method = imputer.method
+    if isinstance(method, str) and method == "proximal":
+        return None
+    if not isinstance(method, Posterior) and method != "posterior":
+        expected = f"be {', '.join(map(repr, METHODS))}, or a Posterior with its parameters"
+        raise ArgumentError.must("method", method, expected)
+    for name, parameter in inspect.signature(type(imputer).__init__).parameters.items():
+        if name in ("self", *SHARED):
+            continue
+        given = getattr(imputer, name)
+        if given is not parameter.default and given != parameter.default:
+            told = f"{name}={given!r} belongs to the proximal method, not to method={method!r}: leave {name} out"
+            raise ArgumentError(name, given, told)
+    return method if isinstance(method, Posterior) else Posterior(random_state=imputer.random_state)
+
+
+@stored("decision", "decide", "min_confidence")
+@dataclass(frozen=True)
+class Decision:
+    """Loss that a symbol minimises, and the least probability it must have."""
+
+    decide: Decide
+    min_confidence: float = 0.0
+
+
+@stored("posterior model", "schema", "fit", "rule")
+@dataclass(frozen=True, eq=False)
+class PosteriorModel:
+    """A fitted posterior with the columns of its table, and how symbols are decided.
+
+    Parameters
+    ----------
+    schema : ColumnSchema
+    fit : PosteriorFit
+    rule : Decision
+    """
+
+    schema: ColumnSchema
+    fit: PosteriorFit
+    rule: Decision
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the fitted table."""
+        return self.fit.observations.shape
+
+    @property
+    def scale(self) -> Array:
+        """Size of one unit of the model in each column."""
+        return self.fit.frame.scales
+
+    @cached_property
+    def fitted(self) -> PosteriorPredictions:
+        """Predictions for the rows that were fitted."""
+        return PosteriorPredictions(self.fit, self.schema, self.rule)
+
+    def folded(self, cells: Cells, rows: int, fitted: Observations | None = None) -> PosteriorPredictions:
+        """Predict any rows from their observed cells; the rows of the fit have the answers of the fit."""
+        observed = Observations.from_coo(*cells, (rows, self.shape[1]))
+        names = ("rows", "cols", "values")
+        same = fitted is not None and observed.shape == fitted.shape
+        same = same and all(np.array_equal(getattr(observed, name), getattr(fitted, name)) for name in names)
+        return self.fitted if same else PosteriorPredictions(self.fit.fold_in(observed), self.schema, self.rule)
+
+    def deciding(self, min_confidence: float) -> PosteriorModel:
+        """Return the same model, abstaining below another confidence."""
+        return replace(self, rule=replace(self.rule, min_confidence=min_confidence))
+
+
+class PosteriorPredictions(Predictions):
+    """Expected values, probabilities and symbols that a posterior gives for the cells of some rows."""
+
+    def __init__(self, fit: PosteriorFit, schema: ColumnSchema, rule: Decision) -> None:
+        self._fit, self._schema, self._rule = fit, schema, rule
+
+    def mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return expected values."""
+        return self._fit.mean(rows, cols) if np.size(rows) else np.zeros(0)
+
+    def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return probabilities of the symbols in ascending order, at cells of columns with one alphabet."""
+        return self._fit.proba(rows, cols)
+
+    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
+        """Return the decided symbols as numbers, NaN where there is none; expected values of plain numbers."""
+        r, c = np.asarray(rows), np.asarray(cols)
+        out = np.full(r.size, np.nan)
+        for kind, alphabet in enumerate(self._schema.kinds):
+            inside = np.flatnonzero(self._schema.which[c] == kind)
+            for start, stop in cut(inside.size, BLOCK_CELLS):
+                here = inside[start:stop]
+                if alphabet is None:
+                    out[here] = self.mean(r[here], c[here])
+                elif self._rule.decide == "nearest":
+                    out[here] = alphabet.snap(self.mean(r[here], c[here]))
+                else:
+                    out[here] = self._decided(self.proba(r[here], c[here]), alphabet.symbols)
+        return out
+
+    def _decided(self, p: Array, symbols: Array) -> Array:
+        places = decided(p, symbols, self._rule.decide)
+        sure = p[np.arange(len(p)), places] >= self._rule.min_confidence
+        return np.where(sure, symbols[places], np.nan)
+
+
+class Ended(NamedTuple):
+    """Number of sweeps of a run, and its history in columns."""
+
+    sweeps: int
+    history: dict[str, Array]
+
+
+def ended(fit: PosteriorFit) -> Ended:
+    """Gather the history of a run in columns."""
+    names = ("number", "seconds", "log_likelihood", "error")
+    return Ended(len(fit.history), {name: np.array([getattr(one, name) for one in fit.history]) for name in names})
