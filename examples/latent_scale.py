@@ -20,7 +20,7 @@ p, draws = fit.proba(rows[:200], cols[:200]), fit.answers.draws
 print(f"{100 * p.max(axis=1).mean():.0f} % is the average probability of the likeliest symbol")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", width_ratios=[2, 1])
-cell = int(p.max(axis=1).argmin())  # the most doubtful one
+cell = int(np.argmin(np.abs(p.max(axis=1) - 0.42)))  # a doubtful one
 row, col = rows[cell], cols[cell]
 last = draws[len(draws) - 1]
 eta = float(draws.predictors(np.array([row]), np.array([col])).mean())
@@ -33,7 +33,9 @@ for symbol, (low, high) in enumerate(zip([-np.inf, *edges], [*edges, np.inf], st
     left.fill_between(z[inside], density[inside], color=colours[symbol], label=f"answer {symbol + 1}")
 for edge in edges:
     left.axvline(edge, color="#555555", linewidth=1, linestyle="--")
-left.set(xlabel="latent value", ylabel="density", title="One open cell: where its latent value may lie, and the thresholds")
+left.set(
+    xlabel="latent value", ylabel="density", title="One open cell: where its latent value may lie, and the thresholds"
+)
 left.legend(frameon=False, fontsize=9)
 right.bar(range(1, 6), p[cell], color=colours)
 right.set(xlabel="answer", ylabel="probability", title="Probability of each answer", ylim=(0, 1))
