@@ -343,6 +343,7 @@ def test_a_final_fit_comes_down_the_path_of_the_choice(solved):
 
 
 # -------------------------------------------------------------------- the verdict
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
 @pytest.mark.parametrize("cv", [None, 3])
 def test_the_verdict_compares_entry_by_entry(metric, cv):

@@ -226,6 +226,7 @@ def test_value_repeated_more_often_than_the_block_is_wide_is_found_every_time(k,
     assert_allclose(found.x.s, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [1e-6, 0.1])
 @pytest.mark.parametrize("signal", [1.3, 1.5])
 def test_few_values_above_a_long_bulk_are_not_overlooked(signal, tol):

@@ -122,6 +122,7 @@ def scale(penalty: SymbolPenalty) -> float:
 
 
 # ---------------------------------------------------------------- the prox by brute force
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1e-3, *STEPS, 300.0])
 def test_prox_is_the_global_minimiser(nonconvex, step):
     """No symbol, no point of a fine grid and none close by is better than the prox, for tiny and huge steps too."""
@@ -493,6 +494,7 @@ def test_majorised_takes_any_shape_and_changes_nothing():
 
 
 # ---------------------------------------------------------------- copies, names and errors
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", [lambda p: pickle.loads(pickle.dumps(p)), copy.copy, copy.deepcopy])  # noqa: S301
 def test_copies_have_the_same_prox(nonconvex, copied):
     """A pickled or copied penalty, tables or not, gives the same bits and the same representation."""

@@ -109,6 +109,7 @@ def test_thresholds_have_the_distribution_that_integration_gives():
     assert_allclose(np.std(found[500:], axis=0), spread, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_noise_levels_of_rows_are_found():
     """Rows that answer at random get a smaller precision than those that follow the factors."""
     table, *_ = planted(200, 60, 2, 5, 0.9)
@@ -123,6 +124,7 @@ def test_noise_levels_of_rows_are_found():
     assert np.mean(noise[:40, None] < noise[None, 40:]) > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("covariance", "side"), KINDS)
 def test_new_rows_are_answered_nearly_as_rows_of_the_fit(covariance, side):
     """Rows folded in have a log loss near the one that they have as part of the fit."""
@@ -138,6 +140,7 @@ def test_new_rows_are_answered_nearly_as_rows_of_the_fit(covariance, side):
     assert log_loss(folded, truth) < log_loss(whole, truth) + 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("covariance", "side"), KINDS)
 def test_more_cells_go_on_from_the_fit(covariance, side):
     """With half of the hidden cells added, an update of few sweeps is as good as a fit from nothing."""

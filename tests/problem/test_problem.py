@@ -131,6 +131,7 @@ def test_imputed_matrix_without_a_discrete_penalty(toy):
         check_imputed(problem, LowRank.zeros(problem.shape))
 
 
+@pytest.mark.slow
 def test_imputed_matrix_is_a_gradient_step(toy, discrete):
     """Y minus the imputed matrix is the gradient of the smooth part of (E), by central differences."""
     if not discrete.exact:
@@ -203,6 +204,7 @@ def check_curvature(problem: Problem) -> list[tuple[float, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_curvature_is_the_dense_formula(toy, discrete):
     """h(X) − h(Y) − ⟨∇h(Y), X − Y⟩ for every discrete penalty and with offsets; for an exact prox in 0..½‖X − Y‖²."""
     for value, most in check_curvature(problems(toy, Nuclear(1.0), discrete)):
