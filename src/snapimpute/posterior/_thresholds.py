@@ -126,9 +126,9 @@ def _keep(rater, p0, top, parity, start_of, symbol, proposed, work):
 def _evaluate(first, end, start_of, item, symbol, thresholds, factors, eta, work, place):
     """Compute the probability of each cell's interval with some factors of the items."""
     _bounds(first, end, start_of, item, symbol, thresholds, factors, work)
-    to_tails(work[LOW], work[SIZE], eta)
-    to_tails(work[HIGH], work[SIZE], eta)
-    probabilities(work[LOW], work[HIGH], work[place])
+    to_tails(work[LOW, : eta.size], work[SIZE, : eta.size], eta)
+    to_tails(work[HIGH, : eta.size], work[SIZE, : eta.size], eta)
+    probabilities(work[LOW], work[HIGH], work[place, : eta.size])
 
 
 @kernel
@@ -151,9 +151,9 @@ def _move_block(
     p0, inner = start_of[first], thresholds.shape[1] - 2
     for parity in range(1, -1, -1):
         _propose(first, end, parity, start_of, symbol, levels, thresholds, steps, shock, proposed, work)
-        to_tails(work[NEW], work[SIZE], eta)
-        replaced(work[LOW], work[HIGH], work[NEW], work[ABOVE], work[P_NEW])
-        log_ratios(work[P_NEW], work[P_NOW], work[RATIO])
+        to_tails(work[NEW, : eta.size], work[SIZE], eta)
+        replaced(work[LOW], work[HIGH], work[NEW], work[ABOVE], work[P_NEW, : eta.size])
+        log_ratios(work[P_NEW], work[P_NOW], work[RATIO, : eta.size])
         for i in range(first, end):
             r, top, own = i - first, levels[i] - 1, kind[i]
             _add_up(i, p0, parity, start_of, symbol, work[RATIO], total)
@@ -201,16 +201,16 @@ def move_thresholds(
         p0, count, drawn = start_of[first], start_of[end] - start_of[first], (end - first) * inner
         fill_normal(first * inner, PROPOSE, key, shock[:drawn])
         fill_uniform(first * inner, ACCEPT, key, dice[:drawn])
-        work, there = space[:, :count], eta[p0 : p0 + count]
-        _begin(first, end, start_of, item, symbol, thresholds, factors, rater_root, item_root, there, work)
+        there = eta[p0 : p0 + count]
+        _begin(first, end, start_of, item, symbol, thresholds, factors, rater_root, item_root, there, space)
         given = start_of, symbol, levels, kind
-        _move_block(first, end, *given, thresholds, center, spread, steps, adapt, there, luck, work)
+        _move_block(first, end, *given, thresholds, center, spread, steps, adapt, there, luck, space)
         for k in range(count):
-            likelihood += log(work[P_NOW, k])
-        _evaluate(first, end, start_of, item, symbol, thresholds, others, there, work, P_NEW)
-        log_ratios(work[P_NEW], work[P_NOW], work[RATIO])
+            likelihood += log(space[P_NOW, k])
+        _evaluate(first, end, start_of, item, symbol, thresholds, others, there, space, P_NEW)
+        log_ratios(space[P_NEW], space[P_NOW], space[RATIO, :count])
         for k in range(count):
-            change[item[p0 + k]] += work[RATIO, k]
+            change[item[p0 + k]] += space[RATIO, k]
         first = end
     return likelihood
 
