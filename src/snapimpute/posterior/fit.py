@@ -22,6 +22,9 @@ from snapimpute.posterior._units import UnitPrior
 FOLD_DRAWS = 60
 """Draws that new rows are folded into."""
 
+LEAST = 1e-6
+"""Probability that a symbol has at least: some hundred draws cannot tell a smaller one."""
+
 MOST_CELLS = 100_000_000
 """Completed cells that `PosteriorFit.draw` returns at most."""
 
@@ -230,7 +233,7 @@ class PosteriorFit:
         return self._probabilities(r, c, len(alphabet))
 
     def _probabilities(self, rows: NDArray[Any], cols: NDArray[Any], symbols: int) -> Array:
-        p = self.answers.probabilities(self.frame, rows, cols)[:, :symbols].astype(np.float64)
+        p = np.maximum(self.answers.probabilities(self.frame, rows, cols)[:, :symbols].astype(np.float64), LEAST)
         out: Array = p / p.sum(axis=1, keepdims=True)
         return out
 
