@@ -81,8 +81,29 @@ class MatrixOperator(ABC):
         return self.matmat(put_beside(self, np.eye(self.shape[1], dtype=self.dtype), COLUMNS))
 
 
+class Composed(MatrixOperator):
+    """An operator made of others, its ``parts``."""
+
+    parts: tuple[MatrixOperator, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Widest precision of the parts."""
+        return np.result_type(*(part.dtype for part in self.parts))
+
+    @property
+    def backend(self) -> Backend | None:
+        """Backend of the parts."""
+        return self.parts[0].backend
+
+    @property
+    def error(self) -> float:
+        """Sum of the errors of the parts."""
+        return math.fsum(part.error for part in self.parts)
+
+
 @dataclass(frozen=True)
-class Transposed(MatrixOperator):
+class Transposed(Composed):
     """Aᵀ of an operator A."""
 
     operator: MatrixOperator
@@ -93,19 +114,9 @@ class Transposed(MatrixOperator):
         return self.operator.shape[1], self.operator.shape[0]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of A."""
-        return self.operator.dtype
-
-    @property
-    def backend(self) -> Backend | None:
-        """Backend of A."""
-        return self.operator.backend
-
-    @property
-    def error(self) -> float:
-        """Error of A."""
-        return self.operator.error
+    def parts(self) -> tuple[MatrixOperator, ...]:  # type: ignore[override]
+        """A alone."""
+        return (self.operator,)
 
     @property
     def T(self) -> MatrixOperator:  # noqa: N802
@@ -121,49 +132,33 @@ class Transposed(MatrixOperator):
         return self.operator.matmat(C)
 
 
-class Sum(MatrixOperator):
+class Sum(Composed):
     """A₁ + A₂ + … of operators of one shape."""
 
     def __init__(self, terms: tuple[MatrixOperator, ...]) -> None:
         shapes = {t.shape for t in terms}
         if len(shapes) != 1:
             raise ValueError(f"operators of one shape can be added, got shapes {sorted(shapes)}")
-        self.terms = terms
-        self.shape = terms[0].shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Widest precision of the terms."""
-        return np.result_type(*(term.dtype for term in self.terms))
-
-    @property
-    def backend(self) -> Backend | None:
-        """Backend of the terms."""
-        return self.terms[0].backend
-
-    @property
-    def error(self) -> float:
-        """Sum of the errors of the terms."""
-        return math.fsum(term.error for term in self.terms)
+        self.parts, self.shape = terms, terms[0].shape
 
     def matmat(self, B: Array) -> Array:
         """Σ A_i·B."""
-        out = self.terms[0].matmat(B)
-        for term in self.terms[1:]:
+        out = self.parts[0].matmat(B)
+        for term in self.parts[1:]:
             out += term.matmat(B)
         return out
 
     def rmatmat(self, C: Array) -> Array:
         """Σ A_iᵀ·C."""
-        out = self.terms[0].rmatmat(C)
-        for term in self.terms[1:]:
+        out = self.parts[0].rmatmat(C)
+        for term in self.parts[1:]:
             out += term.rmatmat(C)
         return out
 
     def both(self, B: Array, C: Array) -> tuple[Array, Array]:
         """Σ over the terms."""
-        forward, backward = self.terms[0].both(B, C)
-        for term in self.terms[1:]:
+        forward, backward = self.parts[0].both(B, C)
+        for term in self.parts[1:]:
             more_forward, more_backward = term.both(B, C)
             forward += more_forward
             backward += more_backward
@@ -171,7 +166,7 @@ class Sum(MatrixOperator):
 
 
 @dataclass(frozen=True)
-class Scaled(MatrixOperator):
+class Scaled(Composed):
     """c·A of an operator A."""
 
     factor: float
@@ -183,14 +178,9 @@ class Scaled(MatrixOperator):
         return self.operator.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of A."""
-        return self.operator.dtype
-
-    @property
-    def backend(self) -> Backend | None:
-        """Backend of A."""
-        return self.operator.backend
+    def parts(self) -> tuple[MatrixOperator, ...]:  # type: ignore[override]
+        """A alone."""
+        return (self.operator,)
 
     @property
     def error(self) -> float:
@@ -236,43 +226,33 @@ class Dense(MatrixOperator):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnGroups(MatrixOperator):
-    """A matrix in groups of columns: operator i holds the columns ``cols[i]``; together they hold all."""
+class ColumnGroups(Composed):
+    """A matrix in groups of columns: part i holds the columns ``cols[i]``; together they hold all."""
 
-    operators: tuple[MatrixOperator, ...]
+    parts: tuple[MatrixOperator, ...]
     cols: tuple[Index, ...]
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """(m, n)."""
-        return self.operators[0].shape[0], sum(operator.shape[1] for operator in self.operators)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Widest precision of the groups."""
-        return np.result_type(*(operator.dtype for operator in self.operators))
-
-    @property
-    def backend(self) -> Backend | None:
-        """Backend of the groups."""
-        return self.operators[0].backend
+        return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
 
     @property
     def error(self) -> float:
         """Error of all groups together."""
-        return math.hypot(*(operator.error for operator in self.operators))
+        return math.hypot(*(part.error for part in self.parts))
 
     def matmat(self, B: Array) -> Array:
         """Σ over the groups."""
         out = full_beside(self, (self.shape[0], B.shape[1]), 0, B.dtype, ROWS)
-        for operator, cols in zip(self.operators, self.cols, strict=True):
+        for operator, cols in zip(self.parts, self.cols, strict=True):
             out += operator.matmat(B[cols])
         return out
 
     def rmatmat(self, C: Array) -> Array:
         """Group by group."""
         out = full_beside(self, (self.shape[1], C.shape[1]), 0, C.dtype, COLUMNS)
-        for operator, cols in zip(self.operators, self.cols, strict=True):
+        for operator, cols in zip(self.parts, self.cols, strict=True):
             out[cols] = operator.rmatmat(C)
         return out
 
@@ -280,7 +260,7 @@ class ColumnGroups(MatrixOperator):
         """Group by group."""
         forward = full_beside(self, (self.shape[0], B.shape[1]), 0, B.dtype, ROWS)
         backward = full_beside(self, (self.shape[1], C.shape[1]), 0, C.dtype, COLUMNS)
-        for operator, cols in zip(self.operators, self.cols, strict=True):
+        for operator, cols in zip(self.parts, self.cols, strict=True):
             part, backward[cols] = operator.both(B[cols], C)
             forward += part
         return forward, backward

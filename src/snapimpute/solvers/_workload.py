@@ -51,10 +51,8 @@ ITERATION_COSTS |= {
 
 
 class Work(NamedTuple):
-    """Operations, and bytes moved between memory and processor, of one product and of an iteration, by part."""
+    """Operations, and bytes moved between memory and processor, of an iteration, by part."""
 
-    pass_flops: Parts
-    pass_bytes: Parts
     flops: Parts
     bytes: Parts
 
@@ -186,7 +184,7 @@ class Case:
         if self.tiled:  # the past of a sample that is kept is multiplied from both sides
             total["tiles"] += tiles * (made_of + 2 * k + MAP_COST) * self.sampled
             total["objective"] = tiles * self.habit.objectives * (r + self.offsets + 2 * MAP_COST)
-        return Work(flops, moved, total, traffic)
+        return Work(total, traffic)
 
     def filling(self) -> Parts:
         """Count operations of folding all rows in after a fit, as the estimator does to fill a table, by part."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -45,6 +45,11 @@ class State:
     def extending(cls, base: State, **own: Any) -> Self:
         """Make a state with the fields of another one and those that are given."""
         return cls(**{one.name: getattr(base, one.name) for one in fields(base)} | own)
+
+    def after(self, x: LowRank, observed: Array, **own: Any) -> Self:
+        """Return the state after an iteration to x; fields that are not given stay, but for the terms."""
+        step = {"iteration": self.iteration + 1, "change": x.distance(self.x), "terms": None}
+        return replace(self, x=x, x_observed=observed, **step | own)
 
     @property
     def size(self) -> float:

@@ -60,7 +60,7 @@ class Forecast:
     available : int or None
         Bytes that are free; None if unknown.
     work : Work
-        Operations, and bytes moved, of one product and of an iteration, by part; empty if unknown.
+        Operations, and bytes moved, of an iteration, by part; empty if unknown.
     seconds_by_part : dict of float or None
         Time of an iteration with its objective, ``seconds`` in all; None if not timed.
     sampled_seconds : float or None
@@ -76,7 +76,7 @@ class Forecast:
     parts: dict[str, int]
     held: int
     available: int | None
-    work: Work = field(default=Work({}, {}, {}, {}), repr=False)
+    work: Work = field(default=Work({}, {}), repr=False)
     seconds_by_part: Parts | None = None
     sampled_seconds: float | None = None
     filling: Parts = field(default_factory=dict, repr=False)

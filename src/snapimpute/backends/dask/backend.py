@@ -26,7 +26,7 @@ from snapimpute.backends.dask._tasks import Tasks
 from snapimpute.base.errors import MissingDeviceError, Setting
 from snapimpute.base.types import Array, CellFunction
 from snapimpute.data.observations import Observations
-from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sample, Scaled, Sum, cell_sum
+from snapimpute.linalg import ColumnGroups, LowRank, MatrixOperator, Sample, Scaled, Sparse, Sum, cell_sum
 from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS, Accuracy, Backend, backend_of
 from snapimpute.linalg.tiled import estimate, single_error
 from snapimpute.penalties import CellMap
@@ -224,7 +224,7 @@ class DaskBackend(Tasks, Backend):
         """The matrix with the given values on the observed cells and 0 elsewhere."""
         rows, given = cast(Blocks, observations.rows), cast(Blocks, values)
         block = rows.written.tree.arguments[0]  # of which the rows are a part
-        tree = Node(local.sparse_of, block, given.as_tree())
+        tree = Node(Sparse, block, given.as_tree())
         return BlockOperator(self, tree, observations.shape, values.dtype)
 
     def joined(self, operator: MatrixOperator) -> MatrixOperator:
@@ -238,12 +238,12 @@ class DaskBackend(Tasks, Backend):
             left: Any = operator.U
             return Node(LowRank, left.as_tree(), operator.s, self.shared(operator.V))
         if isinstance(operator, Sum):
-            return Node(Sum, tuple(self._operator_tree(term) for term in operator.terms))
+            return Node(Sum, tuple(self._operator_tree(term) for term in operator.parts))
         if isinstance(operator, Scaled):
             return Node(Scaled, operator.factor, self._operator_tree(operator.operator))
         if isinstance(operator, ColumnGroups):
-            groups = tuple(self._operator_tree(one) for one in operator.operators)
-            return Node(local.column_groups, groups, PerBlock((operator.cols,) * len(self.cut)))
+            groups = tuple(self._operator_tree(one) for one in operator.parts)
+            return Node(ColumnGroups, groups, PerBlock((operator.cols,) * len(self.cut)))
         raise TypeError(f"a {type(operator).__name__} cannot be cut into blocks")
 
     # ---------------------------------------------------------------- maps of all cells

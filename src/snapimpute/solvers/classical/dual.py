@@ -134,11 +134,9 @@ class SVT(Solver[DualState]):
         x = LowRank(svd.x.U, svd.x.s - tau, svd.x.V)
         observed = problem.at_observed(x)
         missing = problem.targets - observed
-        return DualState(
-            x=x,
-            x_observed=observed,
-            iteration=state.iteration + 1,
-            change=x.distance(state.x),
+        return state.after(
+            x,
+            observed,
             certificate=float(np.linalg.norm(missing)) + svd.residual,
             dual=state.dual + delta * missing,
             residual=relative_residual(problem, observed),

@@ -61,14 +61,7 @@ class SDP(Solver[State]):
         if context.max_rank is not None:
             x = x.truncated(context.max_rank)
         observed = problem.at_observed(x)
-        return State(
-            x=x,
-            x_observed=observed,
-            iteration=1,
-            change=x.distance(state.x),
-            certificate=relative_residual(problem, observed),
-            final=True,
-        )
+        return state.after(x, observed, certificate=relative_residual(problem, observed), final=True)
 
     def terms(self, problem: Problem, state: State, context: Context) -> Terms:
         """Compute ‖X‖_* and the violation of the constraint."""

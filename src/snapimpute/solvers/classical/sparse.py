@@ -132,17 +132,14 @@ class LowRankSparse(Solver[SplitState]):
         violation = problem.targets - observed - errors - rest
         change = x.distance(state.x)
         moved = float(np.linalg.norm(errors + rest - state.errors - state.rest))
-        return SplitState(
-            x=x,
-            x_observed=observed,
-            iteration=state.iteration + 1,
-            change=change,
+        return state.after(
+            x,
+            observed,
             certificate=float(np.linalg.norm(violation)) + beta * (math.hypot(moved, change) + svd.residual),
             errors=errors,
             rest=rest,
             multiplier=state.multiplier + beta * violation,
             residual=float(np.linalg.norm(violation)) / size,
-            weight=tau,
             subspace=svd.subspace,
         )
 

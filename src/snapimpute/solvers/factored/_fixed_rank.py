@@ -10,7 +10,7 @@ certificate is the norm of the gradient along the matrices of rank r.
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -90,16 +90,10 @@ def tangent_gradient(problem: Problem, x: LowRank, observed: Array) -> float:
     return math.hypot(float(np.linalg.norm(outside)), float(np.linalg.norm(left)))
 
 
-def reached(problem: Problem, state: State, x: LowRank) -> State:
-    """Return the fields of a `State` after a step to X."""
+def reached(problem: Problem, state: F, x: LowRank, **own: Any) -> F:
+    """Return the state after a step to X, with fields of the solver's own."""
     observed = problem.at_observed(x)
-    return State(
-        x=x,
-        x_observed=observed,
-        iteration=state.iteration + 1,
-        change=x.distance(state.x),
-        certificate=tangent_gradient(problem, x, observed),
-    )
+    return state.after(x, observed, certificate=tangent_gradient(problem, x, observed), **own)
 
 
 def begun(problem: Problem, x: LowRank) -> State:

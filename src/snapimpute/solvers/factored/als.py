@@ -82,16 +82,9 @@ class ALS(Solver[ALSState]):
         observed = problem.at_observed(middle)
         right, scale = middle.V, np.sqrt(middle.s)
         x = self._half(problem, middle, observed, right, scale, lam, transposed=False)
-        return ALSState(
-            x=x,
-            x_observed=problem.at_observed(x),
-            iteration=state.iteration + 1,
-            change=x.distance(state.x),
-            # Stationary in the factors means that neither half-step moves X.
-            certificate=math.hypot(middle.distance(state.x), x.distance(middle)),
-            left=x.U,
-            scale=np.sqrt(x.s),
-        )
+        # Stationary in the factors means that neither half-step moves X.
+        certificate = math.hypot(middle.distance(state.x), x.distance(middle))
+        return state.after(x, problem.at_observed(x), certificate=certificate, left=x.U, scale=np.sqrt(x.s))
 
     @staticmethod
     def _half(

@@ -148,8 +148,8 @@ class OptSpace(FixedRank[DescentState]):
                 left, right, middle = U, V, S
                 x = state.x
                 break
-        after = reached(problem, state, x.orthonormalised())
-        return DescentState.extending(after, left=left, right=right, middle=middle, length=length)
+        x = x.orthonormalised()
+        return reached(problem, state, x, left=left, right=right, middle=middle, length=length)
 
 
 def _geodesic(U: Array, direction: Array) -> Array:
@@ -299,14 +299,8 @@ class SunLuo(FixedRank[BarrierState]):
         gradients = _gradients(problem, factors, state.barriers, observed)
         x = LowRank(factors[0], np.ones(U.shape[1]), factors[1]).orthonormalised()
         moved = _barzilai_borwein(state.factors, factors, state.gradients, gradients)
-        return BarrierState.extending(
-            reached(problem, state, x),
-            factors=factors,
-            barriers=state.barriers,
-            gradients=gradients,
-            value=value,
-            length=moved or (2 * length if square else length),
-        )
+        length = moved or (2 * length if square else length)
+        return reached(problem, state, x, factors=factors, gradients=gradients, value=value, length=length)
 
 
 def _value(problem: Problem, factors: Pair, barriers: Barriers, observed: Array) -> float:

@@ -14,10 +14,9 @@ that number; the error that remains is measured, and counted in the certificate.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -228,9 +227,9 @@ class ProximalGradient(ProximalSolver[MomentumState]):
 
     step_size: float = 1.0
 
-    @abstractmethod
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """Return β of the next iteration, and the next t of the FISTA sequence."""
+        """Return β of the next iteration, and the next t of the FISTA sequence; by default without momentum."""
+        return 0.0, state.t
 
     def stage(self, problem: Problem, state: MomentumState) -> SpectralPenalty:
         """Return the penalty of the next iteration; with continuation one with a larger λ."""
@@ -256,25 +255,17 @@ class ProximalGradient(ProximalSolver[MomentumState]):
         return arrived(problem, state, move, t)
 
 
-def moved(state: ProximalState, move: Move) -> ProximalState:
-    """Return the fields of a `ProximalState` after a move."""
-    return ProximalState(
-        x=move.to.x,
-        x_observed=move.to.observed,
-        iteration=state.iteration + 1,
-        change=move.to.x.distance(state.x),
-        certificate=move.certificate,
-        before=state.point,
-        subspace=move.subspace,
-        scale=move.length + move.error,
-    )
+def moved(state: P, move: Move, **own: Any) -> P:
+    """Return the state after a move, with fields of the solver's own."""
+    known: dict[str, Any] = {"certificate": move.certificate, "before": state.point, "subspace": move.subspace}
+    return state.after(*move.to, scale=move.length + move.error, **known | own)
 
 
 def arrived(problem: Problem, state: MomentumState, move: Move, t: float) -> MomentumState:
     """Return the state after a move at its λ; only the final λ has a certificate."""
     continuing = move.spectral.lam > problem.spectral.lam
-    after = MomentumState.extending(moved(state, move), spectral=move.spectral, t=t, continuing=continuing)
-    return replace(after, certificate=math.inf) if continuing else after
+    certificate = math.inf if continuing else move.certificate
+    return moved(state, move, certificate=certificate, spectral=move.spectral, t=t, continuing=continuing)
 
 
 @stored("solver soft-impute", "accuracy")
@@ -302,10 +293,6 @@ class SoftImpute(ProximalGradient):
         cost=STEP_COST,
         paper="Mazumder, Hastie, Tibshirani, JMLR 2010",
     )
-
-    def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """Use no momentum."""
-        return 0.0, state.t
 
 
 @stored("solver apg", "beta", "accuracy")

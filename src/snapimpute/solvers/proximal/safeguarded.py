@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import fields_of, stored
@@ -70,10 +70,10 @@ class Safeguarded(ProximalSolver[Q], Generic[Q]):
         return move.refused(state.point), before
 
 
-def stayed_or_moved(state: SafeguardedState, move: Move) -> ProximalState:
-    """Return the fields after a move; a refused step adds nothing to what is known of the iterate."""
-    after = moved(state, move)
-    return replace(after, certificate=state.certificate) if move.to.x is state.x else after
+def stayed_or_moved(state: Q, move: Move, **own: Any) -> Q:
+    """Return the state after a move; a refused step adds nothing to what is known of the iterate."""
+    certificate = state.certificate if move.to.x is state.x else move.certificate
+    return moved(state, move, certificate=certificate, **own)
 
 
 @stored("state nmapg", *fields_of(SafeguardedState), "z", "average", "t_before", "t", "q")
@@ -147,8 +147,9 @@ class NMAPG(Safeguarded[MonitorState]):
             if plain_terms.objective <= terms.objective:
                 move, terms = plain, plain_terms
         q = self.eta * state.q + 1
-        return MonitorState.extending(
-            stayed_or_moved(state, move),
+        return stayed_or_moved(
+            state,
+            move,
             bound=state.average,
             z=z,
             average=(self.eta * state.q * state.average + terms.objective) / q,
@@ -229,12 +230,8 @@ class NIAPG(Safeguarded[RecentState]):
             terms = problem.terms(*move.to, coverage=context.coverage)
         if move is None or (terms.objective > bound and problem.exact):
             move, terms = self.falling(problem, state, context)
-        return RecentState.extending(
-            stayed_or_moved(state, move),
-            bound=bound,
-            recent=(*state.recent, terms.objective)[-self.q - 1 :],
-            terms=terms,
-        )
+        recent = (*state.recent, terms.objective)[-self.q - 1 :]
+        return stayed_or_moved(state, move, bound=bound, recent=recent, terms=terms)
 
 
 @stored("solver fancl", "nu", "step_size", "accuracy")
@@ -277,10 +274,6 @@ class FaNCL(Continued):
     def __post_init__(self) -> None:
         check_open("nu", self.nu, 1.0)
         check_open("step_size", self.step_size, 1.0)
-
-    def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """Use no momentum."""
-        return 0.0, state.t
 
     def next_lam(self, state: MomentumState, final: float) -> float:
         """Set λ_{i+1} − λ = ν(λ_i − λ)."""

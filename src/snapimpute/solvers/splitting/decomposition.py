@@ -124,15 +124,8 @@ class PenaltyDecomposition(ProximalSolver[DecompositionState]):
         certificate = state.certificate
         if move.to.x is not state.x:
             certificate = (move.length + move.error) / state.gamma
-        return DecompositionState.extending(
-            moved(state, move),
-            certificate=certificate,
-            gamma=state.gamma,
-            final_gamma=state.final_gamma,
-            envelope=reached,
-            t=t,
-            terms=problem.split_terms(*move.to, state.gamma),
-        )
+        terms = problem.split_terms(*move.to, state.gamma)
+        return moved(state, move, certificate=certificate, envelope=reached, t=t, terms=terms)
 
     def _staged(self, problem: Problem, state: DecompositionState) -> DecompositionState:
         """Return the state at the next γ, if X has settled: with another envelope, and without momentum."""

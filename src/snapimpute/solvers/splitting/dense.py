@@ -148,11 +148,9 @@ class DavisYin(DenseSolver[DenseState]):
         svd = self.shrunk(problem, target, self.gamma, state, context)
         B = svd.x.to_dense()
         gap = float(np.linalg.norm(B - A))
-        return DenseState(
-            x=svd.x,
-            x_observed=problem.at_observed(svd.x),
-            iteration=state.iteration + 1,
-            change=svd.x.distance(state.x),
+        return state.after(
+            svd.x,
+            problem.at_observed(svd.x),
             certificate=gap * max(1.0, 1 / self.gamma) + svd.residual / self.gamma,
             dense=Z + B - A,
             gap=gap,
@@ -217,11 +215,9 @@ class ADMM(DenseSolver[ADMMState]):
         U[seen] = (problem.targets + self.rho * point[seen]) / (1 + self.rho)
         gap = float(np.linalg.norm(X - U))
         moved_by = float(np.linalg.norm(U - state.dense))
-        return ADMMState(
-            x=svd.x,
-            x_observed=problem.at_observed(svd.x),
-            iteration=state.iteration + 1,
-            change=svd.x.distance(state.x),
+        return state.after(
+            svd.x,
+            problem.at_observed(svd.x),
             certificate=math.hypot(gap, self.rho * moved_by) + self.rho * svd.residual,
             dense=U,
             gap=max(gap, moved_by),

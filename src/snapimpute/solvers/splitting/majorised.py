@@ -117,17 +117,14 @@ class MM(DenseSolver[MajorisedState]):
         observed = problem.at_observed(svd.x)
         left = Z - _filled(problem, svd.x) + penalty.slope(Z)
         left[seen] = 0
-        return MajorisedState(
-            x=svd.x,
-            x_observed=observed,
-            iteration=state.iteration + 1,
-            change=svd.x.distance(state.x),
+        return state.after(
+            svd.x,
+            observed,
             certificate=float(np.linalg.norm(left)) + svd.residual if alpha == final.alpha else math.inf,
             dense=Z,
             gap=0.0,
             subspace=svd.subspace,
             alpha=alpha,
-            final_alpha=final.alpha,
             joint=self._joint(problem, svd.x, observed, Z, penalty),
         )
 
