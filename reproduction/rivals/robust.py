@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from reproduction.rivals.base import DiscreteModel, checked, completed
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.data.checks import check_cells
 from snapimpute.data.observations import Observations
 from snapimpute.estimator.spec import spectral_norm
-from snapimpute.evaluation.baselines import check_cells
 from snapimpute.linalg import Dense, LowRank, partial_svd
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import ObjectiveName, Problem, Terms

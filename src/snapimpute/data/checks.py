@@ -143,6 +143,29 @@ def canonical_order(
     return order
 
 
+def check_inside(rows: NDArray[Any], cols: NDArray[Any], shape: tuple[int, int]) -> None:
+    """Refuse positions of cells that are no integers, or outside of a matrix."""
+    for name, index, size in (("rows", rows, shape[0]), ("cols", cols, shape[1])):
+        if index.dtype.kind not in "iu":
+            raise ArgumentError(name, index, f"{name} must hold integers, got dtype {index.dtype}")
+        if index.size and not (index.min() >= 0 and index.max() < size):
+            told = f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}"
+            raise ArgumentError(name, index, told)
+
+
+def check_cells(
+    rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Read positions as two equally long flat lists of integers inside the matrix."""
+    r, c = np.asarray(rows), np.asarray(cols)
+    if r.ndim != 1 or r.shape != c.shape:
+        raise ValueError(f"rows and cols must be equally long flat lists, got shapes {r.shape} and {c.shape}")
+    for index, size, name in ((r, shape[0], "rows"), (c, shape[1], "cols")):
+        if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
+            raise ValueError(f"{name} must be integers between 0 and {size - 1}, the positions in a {shape} matrix")
+    return r.astype(np.int64), c.astype(np.int64)
+
+
 def check_positions(index: NDArray[Any], size: int) -> NDArray[Any]:
     """Return distinct positions below size, sorted."""
     index = as_index(index, "positions")

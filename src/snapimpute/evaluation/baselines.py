@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Index
+from snapimpute.data.checks import check_cells
 from snapimpute.data.observations import Observations
 
 __all__ = ["ConstantMean", "DampedBiases", "Mode"]
@@ -172,16 +173,3 @@ def alternated(
 def _damped_counts(index: Index, size: int, damping: float) -> NDArray[np.float64]:
     counts = np.bincount(index, minlength=size) + float(damping)
     return np.where(counts > 0, counts, 1.0)  # no observation, no damping: 0 / 1, a bias of 0
-
-
-def check_cells(
-    rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]
-) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Read positions as two equally long flat lists of integers inside the matrix."""
-    r, c = np.asarray(rows), np.asarray(cols)
-    if r.ndim != 1 or r.shape != c.shape:
-        raise ValueError(f"rows and cols must be equally long flat lists, got shapes {r.shape} and {c.shape}")
-    for index, size, name in ((r, shape[0], "rows"), (c, shape[1], "cols")):
-        if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
-            raise ValueError(f"{name} must be integers between 0 and {size - 1}, the positions in a {shape} matrix")
-    return r.astype(np.int64), c.astype(np.int64)

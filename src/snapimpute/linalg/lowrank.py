@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
+from snapimpute.data.checks import check_inside
 from snapimpute.linalg import kernels
 from snapimpute.linalg._tall import inner, times
 from snapimpute.linalg.backend import COLUMNS, ROWS, Backend, backend_of, full_beside, to_host
@@ -141,12 +141,7 @@ class LowRank(MatrixOperator):
         if self.backend is not None:
             return self.backend.sampled_product(self.U * self.s, self.V, rows, cols)
         r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
-        for name, index, size in (("rows", r, self.shape[0]), ("cols", c, self.shape[1])):
-            if index.dtype.kind not in "iu":
-                raise ArgumentError(name, index, f"{name} must hold integers, got dtype {index.dtype}")
-            if index.size and not (index.min() >= 0 and index.max() < size):
-                told = f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}"
-                raise ArgumentError(name, index, told)
+        check_inside(r, c, self.shape)
         left, right = np.ascontiguousarray(self.U * self.s), np.ascontiguousarray(self.V)
         flat_r, flat_c = np.ascontiguousarray(r).ravel(), np.ascontiguousarray(c).ravel()
         out = np.empty(r.size, self.dtype)

@@ -147,12 +147,8 @@ def facts(imputer: SnapImputer) -> dict[str, Any]:
         best = imputer.choice_.best
         out["held_out"] = {"metric": imputer.choice_.metric, "score": best.score, "error": best.error}
     if verdict is not None:
-        out["verdict"] = {
-            "helped": verdict.helped,
-            "gain": verdict.gain,
-            "error": verdict.error,
-            "cells": verdict.count,
-        }
+        out["verdict"] = {name: getattr(verdict, name) for name in ("helped", "gain", "error")}
+        out["verdict"]["cells"] = verdict.count
     return out
 
 

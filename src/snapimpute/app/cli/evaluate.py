@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from snapimpute.app.cli._work import Job
     from snapimpute.estimator.evaluation import Evaluation
+
+TOLD = ("label", "kind", "exact", "error", "mae", "rmse")
+"""Scores of a way that scripts get."""
 
 
 @shared(Reading, Fitting, Manner)
@@ -44,7 +47,7 @@ def evaluate(
         interrupted=interrupted,
         **work.facts(found.imputer),
         hidden=len(found.hidden),
-        ways=[_facts(way) for way in found.ways],
+        ways=[{name: getattr(way, name) for name in TOLD} for way in found.ways],
     )
     terminal.say(_table(found))
     terminal.say(str(found))
@@ -78,17 +81,6 @@ def _evaluated(job: Job, fitting: Fitting, share: float, terminal: Terminal) -> 
                 fit=lambda one, X: interrupted.append(work.fit(one, X, terminal)),
             )
     return found, any(interrupted)
-
-
-def _facts(way: Any) -> dict[str, Any]:
-    return {
-        "label": way.label,
-        "kind": way.kind,
-        "exact": way.exact,
-        "error": way.error,
-        "mae": way.mae,
-        "rmse": way.rmse,
-    }
 
 
 def _table(found: Evaluation) -> Table:

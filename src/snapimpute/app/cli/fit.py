@@ -12,19 +12,13 @@ from snapimpute.app.cli._options import Fitting, Manner, Reading, Workers, check
 from snapimpute.app.cli._terminal import Terminal
 
 PREPARED = "prepare the files such that each line is one known cell"
+NO_SYMBOLS = "a cluster writes factors and scores, and decides on no symbol"
 NOT_ON_A_CLUSTER = {
-    "missing": PREPARED,
-    "layout": PREPARED,
-    "index": PREPARED,
+    **dict.fromkeys(("missing", "layout", "index"), PREPARED),
+    **dict.fromkeys(("delimiter", "header", "encoding", "format", "sheet"), "give Parquet files"),
+    **dict.fromkeys(("decide", "min_confidence"), NO_SYMBOLS),
     "leave": "carry such columns along outside of the files",
-    "delimiter": "give Parquet files",
-    "header": "give Parquet files",
-    "encoding": "give Parquet files",
-    "format": "give Parquet files",
-    "sheet": "give Parquet files",
     "duplicates": "a cell that is given twice is an error; " + PREPARED,
-    "decide": "a cluster writes factors and scores, and decides on no symbol",
-    "min_confidence": "a cluster writes factors and scores, and decides on no symbol",
     "backend": "its workers compute on their processors",
     "report": "fit a sample of the rows without --cluster for a report",
     "force": "name a new folder with --model, or an empty one",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from snapimpute.data.alphabet import Alphabet
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Layout = Literal["auto", "wide", "triplets"]
 LAYOUTS: tuple[str, ...] = ("auto", "wide", "triplets")
@@ -96,8 +99,7 @@ class AlphabetSpec:
         for name in self.own:
             if name not in known:
                 raise ValueError(
-                    f"--alphabet names the column {name!r}, which is not there; there are "
-                    f"{', '.join(map(repr, columns[:20]))}{' …' if len(columns) > 20 else ''}"
+                    f"--alphabet names the column {name!r}, which is not there; there are {_some(columns)}"
                 )
         alike = all(one == self.default for one in self.own.values())
         if alike and self.default is not None:
@@ -113,6 +115,18 @@ class AlphabetSpec:
     @staticmethod
     def _of(spec: Any) -> Any:
         return spec if spec is None or spec == "infer" else Alphabet.of(spec)
+
+
+def known_column(frame: pl.DataFrame, name: str, option: str, where: str) -> str:
+    """Return the name of a column that an option names; one that is not there is an error."""
+    if name in frame.columns:
+        return name
+    known = _some(frame.columns)
+    raise ValueError(f"{where} has no column {name!r}, which {option} names; its columns are {known}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:20])) + " …" * (len(names) > 20)
 
 
 def labels_of(alphabet: Any) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snapimpute.app.io.options import AlphabetSpec, Options, is_number
+from snapimpute.app.io.options import AlphabetSpec, Options, is_number, known_column
 from snapimpute.base.errors import ArgumentError, Phrase, Value, inside
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
@@ -244,10 +244,7 @@ def _names(frame: pl.DataFrame, options: Options, where: str) -> tuple[str, str,
     for asked in options.triplets:
         counted = asked not in frame.columns and asked.isdecimal() and 1 <= int(asked) <= frame.width
         name = frame.columns[int(asked) - 1] if counted else asked
-        if name not in frame.columns:
-            known = ", ".join(map(repr, frame.columns[:20])) + (" …" if frame.width > 20 else "")
-            raise ValueError(f"{where} has no column {name!r}, which --triplets names; its columns are {known}")
-        found.append(name)
+        found.append(known_column(frame, name, "--triplets", where))
     if len(set(found)) < 3:
         raise ValueError(
             f"--triplets names the columns {', '.join(map(repr, found))}: three different ones are needed"

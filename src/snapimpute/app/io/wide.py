@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from snapimpute.app.io.options import AlphabetSpec, Options, is_number, labels_of
+from snapimpute.app.io.options import AlphabetSpec, Options, is_number, known_column, labels_of
 from snapimpute.base.errors import ArgumentError, Value, inside
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
@@ -106,7 +106,7 @@ def wide(
     first: int = 1,
 ) -> Wide:
     """Sort the columns of a frame into labels, values and others."""
-    left = [_column(frame, name, "--leave", where) for name in options.leave]
+    left = [known_column(frame, name, "--leave", where) for name in options.leave]
     left += [name for name in frame.columns if name not in left and _is_nothing(frame[name])]
     rest = [name for name in frame.columns if name not in left]
     if not rest:
@@ -134,17 +134,10 @@ def _is_nothing(column: pl.Series) -> bool:
     return re.fullmatch(r"( \(\d+\))?", column.name) is not None and column.alias("x").null_count() == column.len()
 
 
-def _column(frame: pl.DataFrame, name: str, option: str, where: str) -> str:
-    if name in frame.columns:
-        return name
-    known = ", ".join(map(repr, frame.columns[:20])) + (" …" if frame.width > 20 else "")
-    raise ValueError(f"{where} has no column {name!r}, which {option} names; its columns are {known}")
-
-
 def _index(frame: pl.DataFrame, names: list[str], options: Options, spec: AlphabetSpec, where: str) -> str | None:
     """The column of labels: as asked, else the first if its cells all differ and are not in the alphabet."""
     if options.index is not None:
-        asked = None if options.index == "none" else _column(frame, options.index, "--index", where)
+        asked = None if options.index == "none" else known_column(frame, options.index, "--index", where)
         return None if asked is None else _checked_index(frame, asked, where)
     first = frame[names[0]]
     cells = [str(one).strip() for one in first.to_list()]

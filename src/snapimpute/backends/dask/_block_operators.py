@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from snapimpute.backends.dask._blocks import Blocks
 from snapimpute.base.files import write_atomically
 from snapimpute.base.types import Array, CellFunction
 from snapimpute.data.observations import Observations
-from snapimpute.linalg import ColumnGroups, LowRank, MappedLowRank, MatrixOperator, Sample, Sparse
+from snapimpute.linalg import LowRank, MappedLowRank, MatrixOperator, Sample
 from snapimpute.linalg import kernels as entries_kernels
 from snapimpute.linalg.backend import Backend
 from snapimpute.linalg.tiled import Draw, Mapped, band_sums
@@ -87,8 +88,8 @@ class BlockOperator(MatrixOperator):
         """(A·B, Aᵀ·C) in one pass over each block."""
         once = self._dask.shared(B, again=False)
         pairs = self.built.then(both_of, once, C, keep=True, brief=True, meta=np.empty(0))
-        forward: Any = pairs.then(first_of, keep=True, meta=np.empty((0, B.shape[1]), B.dtype))
-        return forward, self._dask.total(second_of, pairs)
+        forward: Any = pairs.then(itemgetter(0), keep=True, meta=np.empty((0, B.shape[1]), B.dtype))
+        return forward, self._dask.total(itemgetter(1), pairs)
 
 
 class BlockMapped(Mapped):
@@ -144,16 +145,6 @@ def entries(left: Array, right: Array, rows: Any, cols: Any) -> Array:
     return out
 
 
-def sparse_of(observations: Observations, values: Array) -> Sparse:
-    """The operator of the observations of a block."""
-    return Sparse(observations, values)
-
-
-def column_groups(operators: tuple[MatrixOperator, ...], cols: Any) -> ColumnGroups:
-    """Group by group."""
-    return ColumnGroups(operators, cols)
-
-
 def mapped_of(
     factors: LowRank, cell_map: CellFunction, kind: np.dtype[Any], sample: Any, error: float
 ) -> MappedLowRank:
@@ -174,16 +165,6 @@ def rmatmat_of(operator: MatrixOperator, C: Array) -> Array:
 def both_of(operator: MatrixOperator, B: Array, C: Array) -> tuple[Array, Array]:
     """Both."""
     return operator.both(B, C)
-
-
-def first_of(pair: Any) -> Any:
-    """The first of two."""
-    return pair[0]
-
-
-def second_of(pair: Any) -> Any:
-    """The second."""
-    return pair[1]
 
 
 def sums_of_bands(factors: LowRank, cell_map: CellFunction, sample: Any) -> Any:

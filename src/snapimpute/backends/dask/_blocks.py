@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,7 +177,7 @@ class Blocks(NDArrayOperatorsMixin):
 
     def all(self) -> bool:
         """Follow numpy's attribute or method of this name."""
-        return all(self.backend.each(_all, self))
+        return all(self.backend.each(np.all, self))
 
     # ---------------------------------------------------------------- numpy's protocol
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
@@ -251,10 +252,6 @@ def _summed(x: Any, axis: int | None) -> Any:
     return np.sum(x, axis=axis, dtype=np.float64)
 
 
-def _all(x: Any) -> bool:
-    return bool(np.all(x))
-
-
 def _dot(x: Any, y: Any) -> float:
     return float(np.sum(x * y, dtype=np.float64))
 
@@ -275,21 +272,12 @@ def _hstack(*arrays: Any) -> Any:
     return np.hstack(arrays)
 
 
-def _flat(x: Any) -> Any:
-    return np.flatnonzero(x)
-
-
 def _q(pair: Any, piece: Any) -> Any:
     return pair[0] @ piece
 
 
-def _r(pair: Any) -> Any:
-    return pair[1]
-
-
 def _factored(x: Any) -> Any:
-    Q, R = np.linalg.qr(x)
-    return Q, R
+    return tuple(np.linalg.qr(x))
 
 
 # ---------------------------------------------------------------- functions of numpy
@@ -311,7 +299,7 @@ def _norm(x: Blocks, ord: Any = None, axis: int | None = None) -> Any:
 def _qr(x: Blocks) -> QR:
     """Householder's of each block, and of what is left of all of them together."""
     pairs = x.then(_factored, keep=True, brief=True, meta=np.empty((0, 0), x.dtype))
-    parts = x.backend.each(_r, pairs)
+    parts = x.backend.each(itemgetter(1), pairs)
     Q, R = np.linalg.qr(np.concatenate(parts))
     borders = np.cumsum([len(part) for part in parts])[:-1]
     pieces = x.backend.per_block(np.split(Q, borders))
@@ -326,7 +314,7 @@ def _svd(x: Blocks, full_matrices: bool = True) -> tuple[Blocks, Any, Any]:
 
 def _flatnonzero(x: Blocks) -> Blocks:
     """Positions where a block is not 0, counted within the block."""
-    found = x.then(_flat, keep=True)
+    found = x.then(np.flatnonzero, keep=True)
     found.lengths = tuple(x.backend.each(len, found))
     return found
 

@@ -31,6 +31,7 @@ from snapimpute.base.errors import (
 )
 from snapimpute.base.machine import in_words
 from snapimpute.base.types import Array, CellFunction
+from snapimpute.data.checks import check_inside
 from snapimpute.data.observations import Compressed, Observations
 from snapimpute.linalg import LowRank, MatrixOperator, Sample
 from snapimpute.linalg.backend import ROWS, Accuracy, Backend
@@ -198,7 +199,7 @@ class TorchBackend(Backend):
         host = not isinstance(rows, TorchArray)
         if host:
             rows, cols = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
-            _check_cells(rows, cols, (len(left), len(right)))
+            check_inside(rows, cols, (len(left), len(right)))  # a kernel would read whatever is there
         shape = rows.shape
         r, c = self.tensor(rows).reshape(-1), self.tensor(cols).reshape(-1)
         out = self._sampled(self.tensor(left), self.tensor(right), r, c)
@@ -311,15 +312,6 @@ class TorchBackend(Backend):
         if tiles.band_weight > 1:  # the bands were drawn too
             variance += (1 - 1 / tiles.band_weight) * _spread(torch.tensor(totals, dtype=torch.float64, device="cpu"))
         return math.fsum(totals), math.sqrt(variance)
-
-
-def _check_cells(rows: Any, cols: Any, shape: tuple[int, int]) -> None:
-    """Check positions as `LowRank.entries` does: a kernel would read whatever is there."""
-    for name, index, size in (("rows", rows, shape[0]), ("cols", cols, shape[1])):
-        if index.dtype.kind not in "iu":
-            raise ValueError(f"{name} must hold integers, got dtype {index.dtype}")
-        if index.size and not (index.min() >= 0 and index.max() < size):
-            raise ValueError(f"{name} must lie in 0..{size - 1}, got {index.min()} to {index.max()}")
 
 
 def _spread(values: Tensor) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
-from snapimpute.data.checks import MAX_SIDE
+from snapimpute.data.checks import MAX_SIDE, check_cells
 from snapimpute.data.datasets._missingness import Missing, draw_distinct, observed_cells, unlisted
 from snapimpute.data.observations import Observations
 
@@ -90,13 +90,7 @@ class Synthetic:
 
     def truth_entries(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
         """Return the true symbols, without noise, at the given cells."""
-        r, c = np.asarray(rows), np.asarray(cols)
-        if r.ndim != 1 or r.shape != c.shape:
-            raise ValueError(f"rows and cols must be equally long flat lists, got shapes {r.shape} and {c.shape}")
-        for index, size, name in ((r, self.shape[0], "rows"), (c, self.shape[1], "cols")):
-            if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size):
-                raise ValueError(f"{name} must be integers between 0 and {size - 1}")
-        return self.alphabet.symbols[self.truth.codes(r.astype(np.int64), c.astype(np.int64))]
+        return self.alphabet.symbols[self.truth.codes(*check_cells(rows, cols, self.shape))]
 
     def hidden(self, count: int, random_state: int = 0) -> Observations:
         """Draw unobserved cells, all equally likely and none twice, with their true symbols."""
