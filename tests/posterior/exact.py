@@ -1,0 +1,206 @@
+"""Tiny tables drawn from the priors of the exact chains: parameters, cells given these, and numbers to compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from snapimpute.posterior import _covariance, _low_rank, _units
+from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._covariance import Column, CovarianceChain, wishart
+from snapimpute.posterior._low_rank import Chain, Parts
+from snapimpute.posterior._units import Side
+
+UNIT_RATE, THRESHOLD_RATE = 0.3, 0.05
+"""Rates of the gamma priors here: with the library's, tiny tables hardly move the priors."""
+
+NOISE_SHAPE = 3.0
+"""ν here: noise levels are further apart than the library's, so that one in the wrong place shows."""
+
+
+def use_rates(patch: pytest.MonkeyPatch) -> None:
+    """Give the library the rates of the tests, and their ν."""
+    for module in (_units, _covariance):
+        patch.setattr(module, "NOISE_SHAPE", NOISE_SHAPE)
+    patch.setattr(_units, "RATE", UNIT_RATE)
+    patch.setattr(_low_rank, "RATE", THRESHOLD_RATE)
+
+
+def ordered(centers: np.ndarray, raters: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Common thresholds, spreads and thresholds from their priors, where those of all raters are in order."""
+    while True:
+        spread = rng.gamma(1, 1 / THRESHOLD_RATE, (256, centers.size)) ** -0.5
+        common = centers + rng.standard_normal(spread.shape)
+        own = common[:, None] + spread[:, None] * rng.standard_normal((256, raters, centers.size))
+        good = np.flatnonzero((np.diff(own) > 0).all(axis=(1, 2)))
+        if good.size:
+            return common[good[0]], spread[good[0]], own[good[0]]
+
+
+@dataclass(frozen=True)
+class LowRankWorld:
+    """A design of known cells; the first raters use ``symbols`` symbols, the last ``numbers`` plain numbers."""
+
+    shape: tuple[int, int] = (8, 5)
+    symbols: int = 3
+    rank: int = 1
+    numbers: int = 2
+    features: int = 2
+
+    @property
+    def known(self) -> np.ndarray:
+        """All cells but some on a diagonal."""
+        i, j = np.indices(self.shape)
+        return (i + j) % 5 != 0
+
+    @property
+    def levels(self) -> np.ndarray:
+        return np.where(np.arange(self.shape[0]) < self.shape[0] - self.numbers, self.symbols, 0)
+
+    def drawn(self, seed: int, rng: np.random.Generator) -> Chain:
+        """A chain whose parameters come from the prior, and whose cells come from these."""
+        count = int(self.known.sum())
+        cells = self._cells(np.zeros(count, np.int64), np.zeros(count))
+        features = self.features_of(self.shape[0]), self.features_of(self.shape[1])
+        chain = Chain(cells, self.rank, features, seed=seed, burn_in=0, parts=Parts(exact=True))
+        chain.steps[:], chain.factor_steps[:] = 0.6, 0.4
+        for side, level in ((chain.raters, chain.binary), (chain.items, False)):
+            self.draw_side(side, rng, level=level)
+        if not chain.binary:
+            self._draw_thresholds(chain, rng)
+        self.observe(chain, rng)
+        return chain
+
+    def features_of(self, units: int) -> np.ndarray:
+        """Columns that are orthogonal, as those of the mask: powers of numbers about 0."""
+        return (np.linspace(-1, 1, units)[:, None] ** np.arange(1, 1 + self.features)).astype(np.float32)
+
+    def _cells(self, symbols: np.ndarray, values: np.ndarray) -> Cells:
+        raters, items = np.nonzero(self.known)
+        kind = (self.levels == 0).astype(np.int64)
+        return Cells.of(raters, items, symbols, self.shape, self.levels, kind, values)
+
+    def draw_side(self, side: Side, rng: np.random.Generator, *, level: bool) -> None:
+        used = self.rank + 1
+        side.precision[:used] = rng.gamma(1, 1 / UNIT_RATE, used)
+        side.center[:used] = rng.standard_normal(used)
+        side.center[0] *= level
+        side.slope_precision[:used] = rng.gamma(1, 1 / UNIT_RATE, used)
+        slopes = rng.standard_normal((self.features, used)) / np.sqrt(side.slope_precision[:used])
+        side.slopes[:, :used] = slopes
+        side.mean[:, :used] = side.center[:used] + side.features @ slopes
+        shocks = rng.standard_normal((len(side.numbers), used)) / np.sqrt(side.precision[:used])
+        side.numbers[:, :used] = side.mean[:, :used] + shocks
+        if self.symbols > 2 or self.numbers:
+            side.noise = rng.gamma(NOISE_SHAPE / 2, 2 / NOISE_SHAPE, len(side.numbers)).astype(np.float32)
+
+    def _draw_thresholds(self, chain: Chain, rng: np.random.Generator) -> None:
+        top, raters = self.symbols, self.shape[0] - self.numbers
+        centers = ndtri(np.arange(1, top) / top)
+        chain.center[0, 1:top], chain.spread[0, 1:top], own = ordered(centers, raters, rng)
+        chain.thresholds[:raters, 1:top] = own
+        chain.factor_spread = rng.gamma(1, 1 / THRESHOLD_RATE) ** -0.5
+        chain.log_factors = chain.factor_spread * rng.standard_normal(self.shape[1])
+
+    def observe(self, chain: Chain, rng: np.random.Generator) -> None:
+        """Draw the cells given the parameters."""
+        known, eta, size = self.known, predicted(chain), precision(chain)
+        z = eta + rng.standard_normal(self.shape) / size
+        bounds = np.exp(chain.log_factors)[None, :, None] * chain.thresholds[:, None, 1:-1].astype(float)
+        symbols = np.where(self.levels[:, None] > 0, (z[..., None] > bounds).sum(axis=2), 0)
+        values = np.where(self.levels[:, None] > 0, 0.0, z)
+        chain.cells = self._cells(symbols[known], values[known])
+        chain.z[:] = chain.cells.value
+
+
+def predicted(chain: Chain) -> np.ndarray:
+    """η of all cells."""
+    a, b = chain.raters.numbers.astype(float), chain.items.numbers.astype(float)
+    return a[:, :1] + b[:, 0] + a[:, 1:] @ b[:, 1:].T
+
+
+def precision(chain: Chain) -> np.ndarray:
+    """√(τ_i τ'_j) of all cells."""
+    return np.sqrt(np.outer(chain.raters.noise.astype(float), chain.items.noise))
+
+
+def low_rank_numbers(chain: Chain) -> dict[str, float]:
+    """What a chain says of cells, thresholds, noise and priors."""
+    eta, size, factors = predicted(chain), precision(chain), np.exp(chain.log_factors)
+    bounds = factors[:, None] * chain.thresholds[0, 1:-1].astype(float)
+    below = ndtr(size[0, :, None] * (bounds - eta[0, :, None]))
+    found = {"η of a hidden cell": eta[0, 0], "η of a known cell": eta[0, 1], "η of a number": eta[-1, 0]}
+    found |= {"P of a hidden cell": below[0, 0], "P of a known cell": 1 - below[1, -1], "factor": factors[0]}
+    sides = {"raters": chain.raters, "items": chain.items}
+    for name, side in sides.items():
+        found |= {f"level, {name}": side.numbers[0, 0], f"size of p, {name}": abs(side.numbers[0, 1])}
+        found |= {f"l of levels, {name}": side.precision[0], f"l of factors, {name}": side.precision[1]}
+        found |= {
+            f"m, {name}": side.center[1],
+            f"B, {name}": side.slopes[0, 0],
+            f"β, {name}": side.slope_precision[0],
+        }
+        found |= {f"τ, {name}": side.noise[0], f"last τ, {name}": side.noise[-1]}
+    found |= {f"g_{t}": chain.thresholds[0, t] for t in range(1, chain.thresholds.shape[1] - 1)}
+    found |= {f"common g_{t}": chain.center[0, t] for t in range(1, chain.thresholds.shape[1] - 1)}
+    found |= {f"ω_{t}": chain.spread[0, t] for t in range(1, chain.thresholds.shape[1] - 1)}
+    return {name: float(value) for name, value in (found | {"ω_κ": chain.factor_spread}).items()}
+
+
+@dataclass(frozen=True)
+class CovarianceWorld:
+    """A narrow table; the first columns have symbols, the last one plain numbers."""
+
+    rows: int = 12
+    levels: tuple[int, ...] = (3, 3, 4, 0)
+
+    @property
+    def known(self) -> np.ndarray:
+        """Most cells."""
+        i, j = np.indices((self.rows, len(self.levels)))
+        return (i + 2 * j) % 5 != 0
+
+    def drawn(self, seed: int, rng: np.random.Generator) -> CovarianceChain:
+        """A chain whose parameters come from the prior, and whose cells come from these."""
+        p = len(self.levels)
+        empty = np.empty(0, np.int64)
+        columns = [Column(empty, empty.astype(np.uint8), np.arange(self.rows), levels) for levels in self.levels]
+        numbers = {j: np.empty(0) for j, levels in enumerate(self.levels) if not levels}
+        chain = CovarianceChain((self.rows, p), columns, numbers, seed=seed, burn_in=0, exact=True)
+        chain.steps[:] = 0.4
+        chain.precision = wishart(p + 2 + chain.strength, (chain.strength + 1) * np.eye(p), rng)
+        chain.weights = rng.gamma(NOISE_SHAPE / 2, 2 / NOISE_SHAPE, self.rows).astype(np.float32)
+        for j, levels in enumerate(self.levels):
+            own = np.array([1.0, 0.0])
+            while levels and not (np.diff(own) > 0).all():
+                own = ndtri(np.arange(1, levels) / levels) + rng.standard_normal(levels - 1)
+            chain.thresholds[j, 1:levels] = own[: max(levels - 1, 0)]
+        self.observe(chain, rng)
+        return chain
+
+    def observe(self, chain: CovarianceChain, rng: np.random.Generator) -> None:
+        """Draw all latent values, and the cells, given the parameters."""
+        root = np.linalg.cholesky(np.linalg.inv(chain.precision))
+        chain.z[:] = (root @ rng.standard_normal(chain.z.shape)) / np.sqrt(chain.weights)
+        for j, levels in enumerate(self.levels):
+            known = np.flatnonzero(self.known[:, j])
+            symbol = np.searchsorted(chain.thresholds[j, 1 : max(levels, 1)], chain.z[j, known])
+            order = np.argsort(symbol, kind="stable")
+            missing = np.flatnonzero(~self.known[:, j])
+            chain.columns[j] = Column(known[order], symbol[order].astype(np.uint8), missing, levels)
+
+
+def covariance_numbers(chain: CovarianceChain) -> dict[str, float]:
+    """What a chain says of correlations, thresholds, weights and missing cells."""
+    covariance = np.linalg.inv(chain.precision)
+    spread = np.sqrt(np.diag(covariance))
+    found = {"ρ of two symbols": covariance[0, 1] / (spread[0] * spread[1]), "spread": spread[0]}
+    found |= {"ρ with a number": covariance[2, 3] / (spread[2] * spread[3]), "spread of numbers": spread[3]}
+    found |= {"weight": chain.weights[0], "weight of a full row": chain.weights[3]}
+    found |= {"missing symbol": chain.z[0, 0], "missing number": chain.z[3, 4], "latent value": chain.z[0, 1]}
+    found |= {f"g_{t}, column {j}": chain.thresholds[j, t] for j in (0, 2) for t in range(1, chain.levels[j])}
+    shares = ndtr(np.sqrt(chain.weights[0]) * chain.thresholds[0, 1] / spread[0])
+    return {name: float(value) for name, value in (found | {"P(0)": shares}).items()}
