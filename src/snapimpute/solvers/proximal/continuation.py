@@ -139,6 +139,10 @@ class FPC(Continued):
         """Step length τ."""
         return self.tau
 
+    def momentum(self, state: MomentumState) -> tuple[float, float]:
+        """Use no momentum."""
+        return 0.0, state.t
+
     def next_lam(self, state: MomentumState, final: float) -> float:
         """Set μ ← max(ημ, λ) when the stage has settled."""
         if state.iteration == 0:

@@ -14,6 +14,7 @@ that number; the error that remains is measured, and counted in the certificate.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -227,9 +228,9 @@ class ProximalGradient(ProximalSolver[MomentumState]):
 
     step_size: float = 1.0
 
+    @abstractmethod
     def momentum(self, state: MomentumState) -> tuple[float, float]:
-        """Return β of the next iteration, and the next t of the FISTA sequence; by default without momentum."""
-        return 0.0, state.t
+        """Return β of the next iteration, and the next t of the FISTA sequence."""
 
     def stage(self, problem: Problem, state: MomentumState) -> SpectralPenalty:
         """Return the penalty of the next iteration; with continuation one with a larger λ."""
@@ -293,6 +294,10 @@ class SoftImpute(ProximalGradient):
         cost=STEP_COST,
         paper="Mazumder, Hastie, Tibshirani, JMLR 2010",
     )
+
+    def momentum(self, state: MomentumState) -> tuple[float, float]:
+        """Use no momentum."""
+        return 0.0, state.t
 
 
 @stored("solver apg", "beta", "accuracy")

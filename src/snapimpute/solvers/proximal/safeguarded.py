@@ -275,6 +275,10 @@ class FaNCL(Continued):
         check_open("nu", self.nu, 1.0)
         check_open("step_size", self.step_size, 1.0)
 
+    def momentum(self, state: MomentumState) -> tuple[float, float]:
+        """Use no momentum."""
+        return 0.0, state.t
+
     def next_lam(self, state: MomentumState, final: float) -> float:
         """Set λ_{i+1} − λ = ν(λ_i − λ)."""
         return final + self.nu * (state.spectral.lam - final)
