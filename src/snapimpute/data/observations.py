@@ -186,13 +186,7 @@ class Observations:
         coo = X.tocoo()
         rows, cols = coo.coords
         return cls.from_coo(
-            rows,
-            cols,
-            coo.data,
-            coo.shape,
-            alphabet=alphabet,
-            row_labels=row_labels,
-            col_labels=col_labels,
+            rows, cols, coo.data, coo.shape, alphabet=alphabet, row_labels=row_labels, col_labels=col_labels
         )
 
     # ---------------------------------------------------------------- reading
@@ -281,11 +275,7 @@ class Observations:
 
     # ---------------------------------------------------------------- splitting
     def split(
-        self,
-        share: float = 0.2,
-        *,
-        per: Literal["entries", "row"] = "entries",
-        random_state: int = 0,
+        self, share: float = 0.2, *, per: Literal["entries", "row"] = "entries", random_state: int = 0
     ) -> tuple[Observations, Observations]:
         """Split into (kept, held out).
 

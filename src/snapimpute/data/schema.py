@@ -181,6 +181,15 @@ class ColumnSchema:
         """Select the cells, given by their columns, that are in columns of a kind."""
         return slice(None) if self.one is not None else np.flatnonzero(self.which[cols] == kind)
 
+    def snapped(self, cols: NDArray[Any], values: Array) -> Array:
+        """Values of cells in these columns exactly on the symbols; those of columns of any numbers as they are."""
+        out = np.array(values)
+        for kind, alphabet in enumerate(self.kinds):
+            if alphabet is not None:
+                inside = self.inside(kind, cols)
+                out[inside] = alphabet.snap(out[inside])
+        return out
+
     def scale(self, cols: NDArray[Any], values: Array) -> Array:
         """Size of one unit of each column, such that all columns count alike; 1 where they have one alphabet.
 

@@ -200,11 +200,7 @@ class Table(ABC):
     def _observed(self) -> Observations:
         self.check_symbols()
         rows, cols, values = self.cells()
-        for kind, alphabet in enumerate(self.schema.kinds):
-            if alphabet is not None:
-                inside = self.schema.inside(kind, cols)
-                values[inside] = alphabet.snap(values[inside])
-        return Observations.from_coo(rows, cols, values, self.shape)
+        return Observations.from_coo(rows, cols, self.schema.snapped(cols, values), self.shape)
 
     def cells(self) -> Cells:
         """All observed cells that are not left alone; there may be none."""

@@ -8,7 +8,7 @@ pull to the mean that knows nothing of the alphabet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -151,22 +151,11 @@ def _run(method: Method, known: Observations, hidden: Observations, alphabet: Al
     if result.status.code == "interrupted":  # a half-fitted method has no place in a comparison
         raise KeyboardInterrupt(result.status.message)
     estimate = result.entries(hidden.rows, hidden.cols)
-    return _outcome(
-        method.label, estimate, hidden, alphabet, method, choice.lam, choice.xi, choice.best.score, result
-    )
+    found = _outcome(method.label, estimate, hidden, alphabet)
+    held_out = choice.best.score
+    return replace(found, method=method, lam=choice.lam, xi=choice.xi, held_out=held_out, result=result)
 
 
-def _outcome(
-    label: str,
-    estimate: Array,
-    hidden: Observations,
-    alphabet: Alphabet,
-    method: Method | None = None,
-    lam: float | None = None,
-    xi: float | None = None,
-    held_out: float | None = None,
-    result: Result | None = None,
-) -> Outcome:
+def _outcome(label: str, estimate: Array, hidden: Observations, alphabet: Alphabet) -> Outcome:
     wrong = (alphabet.snap(estimate) != hidden.values).astype(np.float64)
-    scores = metrics.scores(hidden.values, estimate, alphabet)
-    return Outcome(label, estimate, wrong, scores, method, lam, xi, held_out, result)
+    return Outcome(label, estimate, wrong, metrics.scores(hidden.values, estimate, alphabet))

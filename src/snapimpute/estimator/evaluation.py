@@ -200,7 +200,7 @@ def _compared(
     data = imputer._read(known)
     fit(imputer, data)
     book = ColumnSchema.of(imputer.alphabet_, known.shape[1])
-    known, hidden = _on_symbols(known, book), _on_symbols(hidden, book)
+    known, hidden = (one.with_values(book.snapped(one.cols, one.values)) for one in (known, hidden))
     rows, cols = hidden.rows, hidden.cols
     estimate = imputer.predict_mean(rows, cols)
     symbols = np.array(estimate)
@@ -222,16 +222,6 @@ def _compared(
     ways.append(_rounded("plain low rank, rounded", "rounding", hidden, book, imputer.scale_, estimate))
     ways += _baselines(known, hidden, book, imputer.scale_, data.known)
     return Evaluation(imputer, book, known, hidden, tuple(ways), tuple(proba), strict)
-
-
-def _on_symbols(observations: Observations, book: ColumnSchema) -> Observations:
-    """Values exactly on the symbols: 0.1 may have come as float32."""
-    values = np.array(observations.values)
-    for kind, alphabet in enumerate(book.kinds):
-        if alphabet is not None:
-            inside = book.inside(kind, observations.cols)
-            values[inside] = alphabet.snap(values[inside])
-    return observations.with_values(values)
 
 
 def _plain(imputer: SnapImputer, choice: Choice | None) -> TunedSpec | None:
@@ -290,12 +280,7 @@ def _column_modes(known: Observations, book: ColumnSchema) -> Array:
 
 
 def _rounded(label: str, kind: Any, hidden: Observations, book: ColumnSchema, scale: Array, estimate: Array) -> Way:
-    symbols = np.array(estimate)
-    for group, alphabet in enumerate(book.kinds):
-        if alphabet is not None:
-            inside = book.inside(group, hidden.cols)
-            symbols[inside] = alphabet.snap(estimate[inside])
-    return _way(label, kind, hidden, book, scale, estimate, symbols)
+    return _way(label, kind, hidden, book, scale, estimate, book.snapped(hidden.cols, estimate))
 
 
 def _way(

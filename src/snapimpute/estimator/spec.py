@@ -301,10 +301,7 @@ class BoundSpec:
             None
             if alphabet is None
             else _Group.of(
-                alphabet,
-                observations.values[book.inside(kind, observations.cols)],
-                m * cols.size,
-                self.spec.weights,
+                alphabet, observations.values[book.inside(kind, observations.cols)], m * cols.size, self.spec.weights
             )
             for kind, (alphabet, cols) in enumerate(book.groups)
         ]

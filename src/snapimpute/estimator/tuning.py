@@ -180,11 +180,7 @@ class Search:
         self.starts: dict[float, list[LowRank]] = {}
         """The last fits of the first path, by λ."""
 
-    def plain(
-        self,
-        lam: Grid = "auto",
-        xi: Grid = "auto",
-    ) -> Search:
+    def plain(self, lam: Grid = "auto", xi: Grid = "auto") -> Search:
         """Walk the path of the first ξ."""
         bound, solver = self.fits[0].bound, self.fits[0].solver
         self.lams = sorted(_grid("lam", lam, lambda: lams_of(bound)), reverse=True)

@@ -101,13 +101,7 @@ def grown(model: Model, bound: BoundSpec) -> LowRank:
 
 
 def _folded(
-    lanes: Index,
-    across: Index,
-    targets: Array,
-    shape: tuple[int, int],
-    have: Array,
-    basis: Array,
-    shrink: Array,
+    lanes: Index, across: Index, targets: Array, shape: tuple[int, int], have: Array, basis: Array, shrink: Array
 ) -> Array:
     """Coordinates of lanes, those there are and those of new ones."""
     old, count = have.shape[0], shape[0]

@@ -397,10 +397,7 @@ class _Run:
         done = len(self.history.rows)
         unevaluated = "the last iterate" if done else "the starting point"
         kept = "the best iterate so far" if np.isfinite(self.best) else unevaluated
-        advice = {
-            "interrupted": "Pass it as x0 to go on from there.",
-            "diverged": self.solver.if_it_diverges,
-        }[code]
+        advice = {"interrupted": "Pass it as x0 to go on from there.", "diverged": self.solver.if_it_diverges}[code]
         return Status(code, f"{message} after {done} iteration(s); x is {kept}.", advice)
 
 

@@ -77,10 +77,7 @@ def connected(address: str, terminal: Terminal) -> Iterator[Any]:
         # A task that moves to another worker would take its block of the observations with it, and a manager of
         # memory may bring both copies of a block to one worker.
         calm = dask.config.set(
-            {
-                "distributed.scheduler.work-stealing": False,
-                "distributed.scheduler.active-memory-manager.start": False,
-            }
+            {"distributed.scheduler.work-stealing": False, "distributed.scheduler.active-memory-manager.start": False}
         )
         with calm, LocalCluster(**options) as started, Client(started) as client:
             _introduce(client, terminal)

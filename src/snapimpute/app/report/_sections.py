@@ -271,11 +271,7 @@ def _table(shown: Shown, book: ColumnSchema, row_name: Name, col_name: Name, fig
 
 
 def _doubts(
-    doubts: Doubts | None,
-    book: ColumnSchema,
-    row_name: Name,
-    col_name: Name,
-    figures: dict[str, Figure],
+    doubts: Doubts | None, book: ColumnSchema, row_name: Name, col_name: Name, figures: dict[str, Figure]
 ) -> Text | None:
     if doubts is None:
         return None

@@ -35,12 +35,7 @@ FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf"
 
 
 def completion(
-    path: Path,
-    known: Observations,
-    filled: Array,
-    outcomes: Sequence[Outcome],
-    alphabet: Alphabet,
-    title: str,
+    path: Path, known: Observations, filled: Array, outcomes: Sequence[Outcome], alphabet: Alphabet, title: str
 ) -> None:
     """Draw the table before and after, the convergence of the fits and the errors of the methods."""
     order = np.ix_(*seriation(filled))

@@ -77,10 +77,7 @@ def _solved(problem: Problem) -> Any:
     obs = problem.observations
     W = cp.Variable((m + n, m + n), PSD=True)
     X = W[:m, m:]
-    programme = cp.Problem(
-        cp.Minimize(0.5 * cp.trace(W)),
-        [X[obs.rows, obs.cols] == problem.targets],
-    )
+    programme = cp.Problem(cp.Minimize(0.5 * cp.trace(W)), [X[obs.rows, obs.cols] == problem.targets])
     programme.solve(solver=cp.CLARABEL)
     if programme.status not in ("optimal", "optimal_inaccurate"):
         raise FloatingPointError(f"the interior-point method ended with the status {programme.status!r}")
