@@ -82,13 +82,15 @@ def test_reversing_the_alphabet_reverses_the_probabilities(covariance, side):
 
 
 def test_thresholds_have_the_distribution_that_integration_gives():
-    """One rater, η known, one threshold: Metropolis steps follow the density that a grid gives."""
+    """One rater, η and noise known, two thresholds: Metropolis steps follow the density that a grid gives."""
     rng = np.random.default_rng(2)
     symbols = (rng.random(12) < 0.4).astype(np.int64)
     cells = Cells.of(np.zeros(12, np.int64), np.arange(12), symbols, (1, 12), np.array([3]))
     chain = Chain(cells, 1, (np.zeros((1, 0), np.float32), np.zeros((12, 0), np.float32)), burn_in=0)
     chain.number, chain.steps[:] = 20, 0.8
     chain.eta[:] = rng.normal(size=12).astype(np.float32)
+    chain.raters.noise[:], chain.items.noise = 1.5, np.exp(rng.normal(size=12)).astype(np.float32)
+    chain.log_factors = rng.normal(0, 0.4, 12)
     chain.spread[:] = 0.7
     start, found = chain.thresholds.copy(), []
     chain._draw_threshold_priors = lambda rng: None
@@ -98,9 +100,11 @@ def test_thresholds_have_the_distribution_that_integration_gives():
         found.append(chain.thresholds[0, 1:3].copy())
     low, high = np.meshgrid(*2 * [np.linspace(-4, 4, 401)], indexing="ij")
     log_density = -0.5 * ((low - start[0, 1]) ** 2 + (high - start[0, 2]) ** 2) / 0.49
-    for s, eta in zip(cells.symbol, chain.eta, strict=True):
-        edge = ndtr(low - eta)
-        log_density += np.log(edge if s == 0 else np.where(high > low, ndtr(high - eta) - edge, 1e-300) + 1e-300)
+    size = np.sqrt(1.5 * chain.items.noise[cells.item].astype(float))
+    factors = np.exp(chain.log_factors[cells.item])
+    for s, *cell in zip(cells.symbol, chain.eta, size, factors, strict=True):
+        below, above = (ndtr(cell[1] * (cell[2] * bound - cell[0])) for bound in (low, high))
+        log_density += np.log((below if s == 0 else np.where(high > low, above - below, 0.0)) + 1e-300)
     weights = np.where(high > low, np.exp(log_density - log_density.max()), 0.0)
     weights /= weights.sum()
     mean = np.array([(weights * low).sum(), (weights * high).sum()])
