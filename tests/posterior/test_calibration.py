@@ -33,7 +33,7 @@ FALSE_ALARM = 5e-5
 
 WORLDS: dict[str, tuple[Any, Any]] = {
     "low rank, three symbols beside numbers": (LowRankWorld(), low_rank_numbers),
-    "low rank, four symbols": (LowRankWorld(shape=(6, 7), symbols=4, rank=2, numbers=0), low_rank_numbers),
+    "low rank, four symbols": (LowRankWorld(shape=(5, 14), symbols=4, rank=2, numbers=0), low_rank_numbers),
     "low rank, two symbols": (LowRankWorld(symbols=2, numbers=0), low_rank_numbers),
     "full covariance": (CovarianceWorld(), covariance_numbers),
 }

@@ -89,7 +89,7 @@ def test_thresholds_have_the_distribution_that_integration_gives():
     chain = Chain(cells, 1, (np.zeros((1, 0), np.float32), np.zeros((12, 0), np.float32)), burn_in=0)
     chain.number, chain.steps[:] = 20, 0.8
     chain.eta[:] = rng.normal(size=12).astype(np.float32)
-    chain.raters.noise[:], chain.items.noise = 1.5, np.exp(rng.normal(size=12)).astype(np.float32)
+    chain.raters.noise[:], chain.items.noise = 1.5, np.exp(rng.normal(0, 2, 12)).astype(np.float32)
     chain.log_factors = rng.normal(0, 0.4, 12)
     chain.spread[:] = 0.7
     start, found = chain.thresholds.copy(), []
