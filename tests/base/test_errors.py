@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from snapimpute.app.cli._options import Fitting, Reading
+from snapimpute.app.cli._wording import OPTIONS, in_options
 from snapimpute.app.cli.fit import fit
-from snapimpute.app.cli.wording import OPTIONS, in_options
 from snapimpute.base import errors
 from snapimpute.base.errors import ArgumentError, ArgumentName, Setting, Value, inside
 from snapimpute.data.alphabet import Alphabet

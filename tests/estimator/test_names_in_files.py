@@ -68,7 +68,7 @@ PINNED: dict[str, str] = {
     "posterior": "covariance rank thresholds sweeps mask noise item_noise own_thresholds factors random_state",
     "posterior covariance draw": "precision thresholds",
     "posterior draws": "raters items rater_noise item_noise thresholds factors levels priors threshold_priors",
-    "posterior fit": "frame answers observations history converged",
+    "posterior fit": "frame answers observations history status",
     "posterior frame": "schema by_rows centers scales mask",
     "posterior mask": "weights right",
     "posterior model": "schema fit rule",

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import snapimpute as si
 from snapimpute import Observations, SnapImputer
-from snapimpute.estimator.update import merged
+from snapimpute.estimator._update import merged
 from snapimpute.solvers import FitOptions
 
 pytestmark = pytest.mark.slow

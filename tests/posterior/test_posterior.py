@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.posterior import Posterior
+from snapimpute.posterior import Posterior, _run
 from snapimpute.posterior._cells import Cells, parts
 from snapimpute.posterior._low_rank import Chain
 from snapimpute.posterior._low_rank import Parts as ModelParts
@@ -226,11 +226,65 @@ def test_the_time_limit_and_a_callback_end_a_run():
     table, *_ = planted(60, 20, 1, 3, 0.7)
     model = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=5000)
     over = model.fit(table, "0:2", time_limit=0.05)
-    assert "the time is over" in over.converged
+    assert "the time is over" in over.status.message
     seen: list[int] = []
     stopped = model.fit(table, "0:2", callback=lambda sweep: seen.append(sweep.number) or len(seen) >= 100)
-    assert "the callback asked for it" in stopped.converged
+    assert "the callback asked for it" in stopped.status.message
     assert seen == list(range(len(stopped.history)))
+
+
+@pytest.mark.parametrize("covariance", ["low-rank", "full"])
+def test_an_interruption_keeps_the_draws_so_far(covariance):
+    """With enough draws Ctrl-C returns them and says so; before, it goes on to the caller."""
+    table, *_ = planted(60, 20, 1, 3, 0.7)
+    model = Posterior(covariance=covariance, thresholds="rows", rank=2, sweeps=200)
+
+    def at(number: int):
+        def stop(sweep):
+            if sweep.number == number:
+                raise KeyboardInterrupt
+
+        return stop
+
+    kept = model.fit(table, "0:2", callback=at(80))
+    assert (kept.status.code, len(kept.history)) == ("interrupted", 81)
+    assert np.isfinite(kept.proba(0, 0)).all()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(table, "0:2", callback=at(45))
+
+
+def test_the_sampler_stops_when_probabilities_are_exact_enough(monkeypatch):
+    """Before all sweeps are made, the Monte Carlo error falls below its bound."""
+    monkeypatch.setattr(_run, "MONTE_CARLO_ERROR", 0.02)
+    X = np.random.default_rng(0).integers(0, 3, (40, 60)).astype(float)
+    fit = Posterior(covariance="low-rank", thresholds="rows", rank=1).fit(si.Observations.from_dense(X), "0:2")
+    assert fit.status.code == "converged"
+    assert fit.history[-1].error <= 0.02
+
+
+def test_questions_that_have_no_answer():
+    """Cells outside, columns of several alphabets, known cells and too many tables are each refused in a sentence."""
+    table, *_ = planted(60, 20, 1, 3, 0.7)
+    fit = Posterior(covariance="full", sweeps=60).fit(table, "0:2")
+    with pytest.raises(ValueError, match="rows must be whole numbers between 0 and 59"):
+        fit.proba(60, 0)
+    with pytest.raises(ValueError, match="some of the cells asked for were observed"):
+        fit.draw(2, table.rows[:1], table.cols[:1])
+    with pytest.raises(ValueError, match="100 tables were asked for, and 4 were kept"):
+        fit.draw(100)
+    with pytest.raises(ValueError, match="the new rows have 1 columns, the fitted table 20"):
+        fit.fold_in(si.Observations.from_dense([[1.0]]))
+    schema = ColumnSchema.of([si.Alphabet.of("0:2")] * 19 + [si.Alphabet.of("0:3")], 20)
+    mixed = Posterior(sweeps=20, covariance="low-rank").fit(table, schema)
+    with pytest.raises(ValueError, match="proba needs cells of columns with one alphabet"):
+        mixed.proba([0, 0], [0, 19])
+    with pytest.raises(ValueError, match="needs one alphabet for all columns"):
+        Posterior(covariance="low-rank", thresholds="rows").fit(table, schema)
+    nothing = si.Observations.from_coo(np.zeros(0, int), np.zeros(0, int), np.zeros(0), (3, 20))
+    with pytest.raises(ValueError, match="no cell is observed"):
+        Posterior().fit(nothing, "0:2")
+    folded = Posterior(covariance="low-rank", sweeps=60).fit(table, "0:2").fold_in(nothing)
+    assert_allclose(folded.proba([0, 1, 2], [0, 1, 2]).sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize(

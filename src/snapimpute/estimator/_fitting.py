@@ -17,13 +17,13 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table
+from snapimpute.estimator._update import grown
 from snapimpute.estimator.decide import Decide, SymbolRule
 from snapimpute.estimator.model import Model, in_units
 from snapimpute.estimator.offsets import KnownCells
 from snapimpute.estimator.spec import BoundSpec
 from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.estimator.tuning import Search
-from snapimpute.estimator.update import grown
 from snapimpute.solvers import FitOptions, Result, Solver
 
 _SHOWN_VALUES = 20

@@ -22,6 +22,7 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hidden_score, recommended
 from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
+from snapimpute.estimator._update import grown_labels, merged, new_cells
 from snapimpute.estimator.choice import Candidate, Choice, Metric, Verdict
 from snapimpute.estimator.decide import Decide, check_confidence, check_decide
 from snapimpute.estimator.files import write_model
@@ -30,10 +31,9 @@ from snapimpute.estimator.offsets import Center
 from snapimpute.estimator.posterior import Decision, PosteriorModel, ended, engine_of
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
-from snapimpute.estimator.update import grown_labels, merged, new_cells
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.posterior import Posterior, PosteriorFit
-from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver, Status
+from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver
 
 logger = logging.getLogger("snapimpute")
 
@@ -353,7 +353,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.alphabet_, self.scale_ = schema.by_column, model.scale
         self.choice_: Choice | None = None
         self.verdict_: Verdict | None = None
-        (self.n_iter_, self.history_), self.status_ = ended(fit), Status("converged", fit.converged)
+        (self.n_iter_, self.history_), self.status_ = ended(fit), fit.status
+        if fit.status.code == "interrupted":  # the draws so far are kept
+            raise KeyboardInterrupt(fit.status.message)
 
     def _keep_proximal(self, fitted: Fitted) -> None:
         tuned, model, result = fitted.tuned, fitted.model, fitted.result

@@ -18,6 +18,7 @@ from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._low_rank import Chain, Draw
 from snapimpute.posterior._table import Frame
 from snapimpute.posterior.fit import Completed, CovarianceAnswers, LowRankAnswers, PosteriorFit, Sweep
+from snapimpute.solvers import Status
 
 LOOK_EVERY = 30
 """Sweeps between two looks at the Monte Carlo error."""
@@ -74,7 +75,7 @@ class Run(ABC):
 
     def finish(self, time_limit: float | None, callback: Callback | None) -> PosteriorFit:
         """Sweep until the draws suffice, the time is over, or the user interrupts."""
-        begun, why = time.perf_counter(), f"The {self.sweeps} sweeps are made."
+        begun, status = time.perf_counter(), Status("max_iter", f"The {self.sweeps} sweeps are made.")
         try:
             for number in range(self.sweeps):
                 likelihood = self.sweep(number)
@@ -86,17 +87,19 @@ class Run(ABC):
                 stopped = callback is not None and callback(done) is True
                 over = time_limit is not None and seconds > time_limit
                 if self.until_exact and error <= MONTE_CARLO_ERROR:
-                    why = f"The Monte Carlo error of the probabilities fell to {error:.2g} in {number + 1} sweeps."
+                    told = f"The Monte Carlo error of the probabilities fell to {error:.2g} in {number + 1} sweeps."
+                    status = Status("converged", told)
                     break
                 if (stopped or over) and self.kept >= FEWEST_DRAWS:
                     reason = "the callback asked for it" if stopped else "the time is over"
-                    why = f"Stopped after {number + 1} sweeps: {reason}."
+                    status = Status("stopped", f"Stopped after {number + 1} sweeps: {reason}.")
                     break
         except KeyboardInterrupt:
             if self.kept < FEWEST_DRAWS:
                 raise
-            why = f"Interrupted after {len(self.history)} sweeps; the {self.kept} draws so far are kept."
-        return PosteriorFit(self.frame, self.answers(), self.observations, tuple(self.history), why)
+            told = f"Interrupted after {len(self.history)} sweeps; the {self.kept} draws so far are kept."
+            status = Status("interrupted", told)
+        return PosteriorFit(self.frame, self.answers(), self.observations, tuple(self.history), status)
 
     def error(self) -> float:
         """Root mean square of the standard errors of the averages, by batch means."""

@@ -18,10 +18,12 @@ from snapimpute.posterior._fold_in import fold_in
 from snapimpute.posterior._low_rank import ThresholdPrior
 from snapimpute.posterior._table import Frame
 from snapimpute.posterior._units import UnitPrior
+from snapimpute.solvers import Status
 
 FOLD_DRAWS = 60
 """Draws that new rows are folded into."""
 
+MADE = Status("max_iter", "All sweeps are made.")
 LEAST = 1e-6
 """Probability that a symbol has at least: some hundred draws cannot tell a smaller one."""
 
@@ -195,7 +197,7 @@ def covariance_answers(chain: CovarianceChain, draws: tuple[CovarianceDraw, ...]
     return done.answers()
 
 
-@stored("posterior fit", "frame", "answers", "observations", "history", "converged")
+@stored("posterior fit", "frame", "answers", "observations", "history", "status")
 @dataclass(frozen=True, eq=False)
 class PosteriorFit:
     """Draws from a posterior, and what they say of any cell.
@@ -207,15 +209,15 @@ class PosteriorFit:
     answers : LowRankAnswers or CovarianceAnswers
     observations : Observations
     history : tuple of Sweep
-    converged : str
-        How the run ended, and what to do about it.
+    status : Status
+        Reason why the run ended.
     """
 
     frame: Frame
     answers: Any
     observations: Observations
     history: tuple[Sweep, ...] = field(repr=False, default=())
-    converged: str = ""
+    status: Status = MADE
 
     def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Return the probability of each symbol at the cells, one row a cell; the columns must share an alphabet.
@@ -317,7 +319,9 @@ class PosteriorFit:
                 f"the new rows have {observations.shape[1]} columns, the fitted table {self.observations.shape[1]}: "
                 f"give the same columns in the same order"
             )
-        return PosteriorFit(self.frame, self.answers.folded(self.frame, observations, random_state), observations)
+        return PosteriorFit(
+            self.frame, self.answers.folded(self.frame, observations, random_state), observations, (), self.status
+        )
 
 
 POSTERIOR_KINDS: tuple[type, ...] = (

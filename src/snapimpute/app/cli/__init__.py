@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from snapimpute.app.cli.ending import BAD_INPUT, INTERRUPTED, InterruptedCommandError, ReaderGoneError
+from snapimpute.app.cli._ending import BAD_INPUT, INTERRUPTED, InterruptedCommandError, ReaderGoneError
 
 __all__ = ["main"]
 
@@ -52,7 +52,7 @@ def _end(err: BaseException) -> NoReturn:
     if isinstance(err, KeyboardInterrupt | InterruptedCommandError):
         sys.stderr.write("snapimpute: interrupted; no file was left half written\n")
         sys.exit(INTERRUPTED)
-    from snapimpute.app.cli.wording import in_options
+    from snapimpute.app.cli._wording import in_options
 
     text = in_options(err)
     if isinstance(err, OSError) and err.errno is not None:

@@ -84,7 +84,7 @@ class Reading:
     @property
     def spec(self) -> AlphabetSpec:
         """The alphabets."""
-        from snapimpute.app.cli.wording import in_options
+        from snapimpute.app.cli._wording import in_options
         from snapimpute.app.io import AlphabetSpec
 
         try:
@@ -165,7 +165,7 @@ class Fitting:
     seed: Annotated[int, _option(MODEL, min=0, help="Same seed, same result.")] = 0
 
     def __post_init__(self) -> None:
-        from snapimpute.app.cli.wording import in_options
+        from snapimpute.app.cli._wording import in_options
         from snapimpute.backends import backend_named
         from snapimpute.estimator.decide import Decide
         from snapimpute.estimator.offsets import CENTERS

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from snapimpute.app.cli._ending import INTERRUPTED, ReaderGoneError
 from snapimpute.app.cli._options import Manner
-from snapimpute.app.cli.ending import INTERRUPTED, ReaderGoneError
 from snapimpute.base.machine import seconds_in_words
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import typer
 from typer.core import TyperGroup
 
 import snapimpute
+from snapimpute.app.cli._ending import InterruptedCommandError, ReaderGoneError
 from snapimpute.app.cli.complete import complete
 from snapimpute.app.cli.datasets import datasets
 from snapimpute.app.cli.demo import demo
 from snapimpute.app.cli.doctor import doctor
-from snapimpute.app.cli.ending import InterruptedCommandError, ReaderGoneError
 from snapimpute.app.cli.evaluate import evaluate
 from snapimpute.app.cli.fit import fit
 from snapimpute.app.cli.predict import predict
