@@ -237,7 +237,7 @@ def test_the_time_limit_and_a_callback_end_a_run():
 def test_an_interruption_keeps_the_draws_so_far(covariance):
     """With enough draws Ctrl-C returns them and says so; before, it goes on to the caller."""
     table, *_ = planted(60, 20, 1, 3, 0.7)
-    model = Posterior(covariance=covariance, thresholds="rows", rank=2, sweeps=200)
+    model = Posterior(covariance=covariance, rank=2, sweeps=200)
 
     def at(number: int):
         def stop(sweep):
@@ -292,6 +292,7 @@ def test_questions_that_have_no_answer():
     [
         ({"covariance": "wide"}, "covariance must be one of 'auto', 'low-rank', 'full', got 'wide'"),
         ({"thresholds": "cells"}, "thresholds must be one of"),
+        ({"covariance": "full", "thresholds": "rows"}, 'thresholds="rows" needs covariance="low-rank"'),
         ({"rank": 0}, 'rank must be a whole number, at least 1, or "auto", got 0'),
         ({"sweeps": 2.5}, "sweeps must be a whole number"),
     ],

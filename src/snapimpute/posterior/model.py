@@ -171,6 +171,8 @@ class Posterior:
             value = getattr(self, name)
             if value != "auto" and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1):
                 raise ValueError(f'{name} must be a whole number, at least 1, or "auto", got {value!r}')
+        if self.covariance == "full" and self.thresholds == "rows":
+            raise ValueError('thresholds="rows" needs covariance="low-rank": a full covariance has them by column')
         if not len(observations):
             raise ValueError("no cell is observed: a posterior needs some")
 
@@ -203,10 +205,12 @@ class Posterior:
         self, observations: Observations, schema: ColumnSchema, covariance: Covariance
     ) -> tuple[Thresholds, ...]:
         """Sides to try; the one that is usual for such a table first: rows where few cells are known."""
-        if covariance == "full" or schema.one is None or len(schema.one) == 2:
+        if covariance == "full":
             return ("columns",)
         if self.thresholds != "auto":
             return (self.thresholds,)
+        if schema.one is None or len(schema.one) == 2:
+            return ("columns",)
         return ("rows", "columns") if observations.density < DENSE else ("columns", "rows")
 
     def _losses(self, kept: Observations, held: Observations, schema: ColumnSchema) -> Array:
