@@ -50,6 +50,7 @@ def test_new_rows_and_more_cells(table, method):
     filled = imp.transform(table[100:])
     assert not np.isnan(filled).any()
     assert imp.score(table[100:]) > 0.25
+    assert set(imp.transform(np.full((2, 25), np.nan)).ravel()) <= {1, 2, 3, 4, 5}  # rows of which nothing is known
     again = imp.partial_fit(table[100:])
     assert again.predict(110, 3) in range(1, 6)
 

@@ -93,7 +93,9 @@ class PosteriorModel:
 
     def folded(self, cells: Cells, rows: int, fitted: Observations | None = None) -> PosteriorPredictions:
         """Predict any rows from their observed cells; the rows of the fit have the answers of the fit."""
-        observed = Observations.from_coo(*cells, (rows, self.shape[1]))
+        r, c = (one.astype(np.int32) for one in cells[:2])
+        shape = rows, self.shape[1]
+        observed = Observations.from_coo(*cells, shape) if r.size else Observations(r, c, np.zeros(0), shape)
         names = ("rows", "cols", "values")
         same = fitted is not None and observed.shape == fitted.shape
         same = same and all(np.array_equal(getattr(observed, name), getattr(fitted, name)) for name in names)

@@ -173,8 +173,6 @@ class Posterior:
                 raise ValueError(f'{name} must be a whole number, at least 1, or "auto", got {value!r}')
         if self.covariance == "full" and self.thresholds == "rows":
             raise ValueError('thresholds="rows" needs covariance="low-rank": a full covariance has them by column')
-        if not len(observations):
-            raise ValueError("no cell is observed: a posterior needs some")
 
     def _settled(self, observations: Observations, schema: ColumnSchema) -> Posterior:
         """Choose the covariance and the side of the thresholds by short runs, scored on held-out cells."""
