@@ -31,7 +31,7 @@ BURN_IN, BINARY_BURN_IN = 40, 150
 SWEEPS, BINARY_SWEEPS = 400, 600
 """Sweeps at most where nobody gives a number."""
 
-SHORT_SWEEPS, HELD_OUT = 100, 0.1
+SHORT_SWEEPS, HELD_OUT = 60, 0.1
 """Sweeps of the short runs that choose between models, and their share of held-out cells."""
 
 DENSE, SURE = 0.3, 2.0
