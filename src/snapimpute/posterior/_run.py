@@ -12,12 +12,13 @@ import numpy as np
 
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
+from snapimpute.posterior._answers import Completed, CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._covariance import CovarianceChain, CovarianceDraw
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._low_rank import Chain, Draw
 from snapimpute.posterior._table import Frame
-from snapimpute.posterior.fit import Completed, CovarianceAnswers, LowRankAnswers, PosteriorFit, Sweep
+from snapimpute.posterior.fit import PosteriorFit, Sweep
 from snapimpute.solvers import Status
 
 LOOK_EVERY = 30

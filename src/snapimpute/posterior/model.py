@@ -15,12 +15,13 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
+from snapimpute.posterior._answers import LowRankAnswers
 from snapimpute.posterior._covariance import CovarianceChain
 from snapimpute.posterior._features import mask_features, no_features
 from snapimpute.posterior._low_rank import Chain, Parts
 from snapimpute.posterior._run import CovarianceRun, LowRankRun, Run
 from snapimpute.posterior._table import Frame
-from snapimpute.posterior.fit import LowRankAnswers, PosteriorFit, Sweep
+from snapimpute.posterior.fit import PosteriorFit, Sweep
 
 Covariance = Literal["auto", "low-rank", "full"]
 Thresholds = Literal["auto", "rows", "columns"]
