@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 from snapimpute.posterior import _covariance, _low_rank, _units
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._covariance import Column, CovarianceChain, wishart
+from snapimpute.posterior._features import Features
 from snapimpute.posterior._low_rank import Chain, Parts
 from snapimpute.posterior._units import Side
 
@@ -48,7 +49,6 @@ class LowRankWorld:
     symbols: int = 3
     rank: int = 1
     numbers: int = 2
-    features: int = 2
 
     @property
     def known(self) -> np.ndarray:
@@ -74,9 +74,10 @@ class LowRankWorld:
         self.observe(chain, rng)
         return chain
 
-    def features_of(self, units: int) -> np.ndarray:
-        """Columns that are orthogonal, as those of the mask: powers of numbers about 0."""
-        return (np.linspace(-1, 1, units)[:, None] ** np.arange(1, 1 + self.features)).astype(np.float32)
+    def features_of(self, units: int, size: float = 1.0) -> Features:
+        """Three columns in two groups, none orthogonal to another."""
+        x = np.linspace(-size, size, units)
+        return Features.of(units, np.column_stack([x, x + size / 2]), (x + x**2 / size)[:, None])
 
     def _cells(self, symbols: np.ndarray, values: np.ndarray) -> Cells:
         raters, items = np.nonzero(self.known)
@@ -88,10 +89,11 @@ class LowRankWorld:
         side.precision[:used] = rng.gamma(1, 1 / UNIT_RATE, used)
         side.center[:used] = rng.standard_normal(used)
         side.center[0] *= level
-        side.slope_precision[:used] = rng.gamma(1, 1 / UNIT_RATE, used)
-        slopes = rng.standard_normal((self.features, used)) / np.sqrt(side.slope_precision[:used])
-        side.slopes[:, :used] = slopes
-        side.mean[:, :used] = side.center[:used] + side.features @ slopes
+        side.slope_precision[:, :used] = rng.gamma(1, 1 / UNIT_RATE, (len(side.groups), used))
+        for number, group in enumerate(side.groups):
+            shape = len(side.slopes[group]), used
+            side.slopes[group, :used] = rng.standard_normal(shape) / np.sqrt(side.slope_precision[number, :used])
+        side.mean[:, :used] = side.center[:used] + side.features @ side.slopes[:, :used]
         shocks = rng.standard_normal((len(side.numbers), used)) / np.sqrt(side.precision[:used])
         side.numbers[:, :used] = side.mean[:, :used] + shocks
         if self.symbols > 2 or self.numbers:
@@ -141,7 +143,8 @@ def low_rank_numbers(chain: Chain) -> dict[str, float]:
         found |= {
             f"m, {name}": side.center[1],
             f"B, {name}": side.slopes[0, 0],
-            f"β, {name}": side.slope_precision[0],
+            f"β, {name}": side.slope_precision[0, 1],
+            f"B of the second group, {name}": side.slopes[-1, 1],
         }
         found |= {f"τ, {name}": side.noise[0], f"last τ, {name}": side.noise[-1]}
     found |= {f"g_{t}": chain.thresholds[0, t] for t in range(1, chain.thresholds.shape[1] - 1)}

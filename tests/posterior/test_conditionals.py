@@ -81,29 +81,39 @@ def rates(monkeypatch):
     use_rates(monkeypatch)
 
 
-def prior_shares(side: Side, old: tuple[np.ndarray, ...]) -> dict[str, float]:
-    """Shares of what `Side.draw_prior` drew for the factor, in the order of the draws."""
-    x, features = side.numbers[:, 1].astype(float), side.features.astype(float)
-    center, slopes, slope_precision = old[0][1], old[1][:, 1], old[2][1]
-    new_slopes = side.slopes[:, 1]
-    size, units = side.precision[1], len(x)
+def prior_shares(side: Side, features: np.ndarray, old: tuple[np.ndarray, ...]) -> dict[str, float]:
+    """Shares of what `Side.draw_prior` drew for the factor, in the order of the draws.
 
-    def unexplained(center: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        center, first, second = np.broadcast_arrays(center, first, second)
-        mean = center + np.multiply.outer(features[:, 0], first) + np.multiply.outer(features[:, 1], second)
-        return ((x[:, None] - mean.reshape(units, -1)) ** 2).sum(axis=0)
+    Slopes are those of the features as they were given: two in a group, then one of its own.
+    """
+    x, known = side.numbers[:, 1].astype(float), np.column_stack([np.ones(len(features)), features]).astype(float)
+    center, slopes, slope_precision = old[0][1], old[1][:, 1], old[2][:, 1]
+    new, units, size = side.turn @ side.slopes[:, 1], len(x), side.precision[1]
+    products, gram = known.T @ x, known.T @ known
 
-    off = unexplained(center, *slopes)
+    def unexplained(*by: np.ndarray) -> np.ndarray:
+        """Sum of squares of x less its mean, which is ``by`` times ones and features."""
+        total = x @ x - 2 * sum(one * product for one, product in zip(by, products, strict=True))
+        for one, row in zip(by, gram, strict=True):
+            total = total + one * sum(other * entry for other, entry in zip(by, row, strict=True))
+        return total
+
+    off = float(unexplained(center, *slopes))
     found = {"l": share_of_log(lambda one: units / 2 * np.log(one) - one * off / 2 - UNIT_RATE * one, size)}
     found["m"] = share(lambda m: -size / 2 * unexplained(m, *slopes) - m**2 / 2, side.center[1], -9, 9)
-    found["B"] = share(
-        lambda b: -size / 2 * unexplained(side.center[1], b, new_slopes[1]) - slope_precision * b**2 / 2,
-        new_slopes[0],
-        -90,
-        90,
-    )
-    squares = float(new_slopes @ new_slopes)
-    found["β"] = share_of_log(lambda one: np.log(one) - one * squares / 2 - UNIT_RATE * one, side.slope_precision[1])
+
+    def of_slopes(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
+        ridge = slope_precision[0] * (first**2 + second**2) + slope_precision[1] * third**2
+        return -size / 2 * unexplained(side.center[1], first, second, third) - ridge / 2
+
+    pair = shares_of_pair(lambda first, second: of_slopes(first, second, slopes[2]), new[:2])
+    found["first B"], found["second B"] = pair
+    found["third B"] = share(lambda b: of_slopes(new[0], new[1], b), new[2], -90, 90)
+    for number, group in enumerate((new[:2], new[2:])):
+        power, squares, value = len(group) / 2, float(group @ group), side.slope_precision[number, 1]
+        found[f"β of group {number}"] = share_of_log(
+            lambda one, a=power, q=squares: a * np.log(one) - one * q / 2 - UNIT_RATE * one, value
+        )
     return found
 
 
@@ -207,16 +217,17 @@ def test_latent_values_have_the_distribution_that_integration_gives():
 
 
 def test_priors_of_units_have_the_distribution_that_integration_gives():
-    """Precisions, centres, slopes and their precisions of three units follow the joint density."""
-    world, found = LowRankWorld(shape=(3, 3)), defaultdict(list)
-    for repeat in range(3000):
+    """Precisions, centres, slopes of correlated features and their precisions follow the joint density."""
+    world, found = LowRankWorld(shape=(4, 3)), defaultdict(list)
+    features = world.features_of(4, size=6.0)  # large, so that it counts how they correlate
+    for repeat in range(1000):
         rng = np.random.default_rng(repeat)
-        side = Side.start(3, 1, 8, world.features_of(3), rng)
+        side = Side.start(4, 1, 8, features, rng)
         world.draw_side(side, rng, level=True)
         side.numbers *= 3  # a small precision: the priors of centres and slopes count
-        old = side.center.copy(), side.slopes.copy(), side.slope_precision.copy()
+        old = side.center.copy(), side.turn @ side.slopes, side.slope_precision.copy()
         side.draw_prior(1, rng, held=False, level=True)
-        for name, value in prior_shares(side, old).items():
+        for name, value in prior_shares(side, features.values, old).items():
             found[name].append(value)
     assert_uniform(found)
 

@@ -12,8 +12,10 @@ from scipy.special import ndtr
 
 import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.posterior import Posterior, _run
+from snapimpute.posterior import Posterior, _features, _run
+from snapimpute.posterior import model as choices
 from snapimpute.posterior._cells import Cells, parts
+from snapimpute.posterior._features import Features
 from snapimpute.posterior._low_rank import Chain
 from snapimpute.posterior._low_rank import Parts as ModelParts
 
@@ -86,7 +88,7 @@ def test_thresholds_have_the_distribution_that_integration_gives():
     rng = np.random.default_rng(2)
     symbols = (rng.random(12) < 0.4).astype(np.int64)
     cells = Cells.of(np.zeros(12, np.int64), np.arange(12), symbols, (1, 12), np.array([3]))
-    chain = Chain(cells, 1, (np.zeros((1, 0), np.float32), np.zeros((12, 0), np.float32)), burn_in=0)
+    chain = Chain(cells, 1, (Features.of(1), Features.of(12)), burn_in=0)
     chain.number, chain.steps[:] = 20, 0.8
     chain.eta[:] = rng.normal(size=12).astype(np.float32)
     chain.raters.noise[:], chain.items.noise = 1.5, np.exp(rng.normal(0, 2, 12)).astype(np.float32)
@@ -209,6 +211,27 @@ def test_numbers_beside_symbols():
         drawn = fit.draw(5, np.arange(50), np.zeros(50, dtype=int))
         assert drawn.shape == (5, 50)
         assert drawn.std() == pytest.approx(number[:50].std(), rel=0.3)
+
+
+def test_short_runs_do_not_see_the_mask_of_held_out_cells(monkeypatch):
+    """The runs that choose a model make features of the cells that they fit, never of those held out."""
+    table, *_ = planted(60, 20, 1, 4, 0.5)
+    kept, held = table.split(choices.HELD_OUT, random_state=0)
+    seen, make = list[si.Observations](), _features.mask_features
+
+    def spy(observations, *args, **kwargs):
+        seen.append(observations)
+        return make(observations, *args, **kwargs)
+
+    monkeypatch.setattr(choices, "mask_features", spy)
+    Posterior(sweeps=4, covariance="low-rank").fit(table, "0:3")
+    key = {len(kept): kept, len(table): table}
+    assert [len(one) for one in seen].count(len(table)) == 1  # the last run, of everything that is known
+    assert len(seen) > 1
+    assert len(held) > 0
+    for one in seen:
+        assert_array_equal(one.rows, key[len(one)].rows)
+        assert_array_equal(one.cols, key[len(one)].cols)
 
 
 @pytest.mark.slow

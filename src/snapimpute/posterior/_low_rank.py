@@ -16,6 +16,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import run_parts
 from snapimpute.base.types import Array
 from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._features import Features
 from snapimpute.posterior._gram import WIDTHS
 from snapimpute.posterior._intervals import FAR_THRESHOLD
 from snapimpute.posterior._passes import item_pass, predictors, rater_pass
@@ -78,7 +79,7 @@ class Chain:
         self,
         cells: Cells,
         rank: int,
-        features: tuple[Array, Array],
+        features: tuple[Features, Features],
         *,
         seed: int = 0,
         burn_in: int = 40,
@@ -277,10 +278,7 @@ class Chain:
             side.numbers[:, :used] = prior.center
             side.numbers[: len(numbers), :used] = numbers
             side.noise[: len(noise)] = noise
-            side.precision[:used], side.center[:used] = prior.precision, prior.center
-            side.slope_precision[:used] = prior.slope_precision
-            if prior.slopes.shape == side.slopes[:, :used].shape:
-                side.slopes[:, :used] = prior.slopes
+            side.take_prior(prior)
         self.center, self.spread = draw.threshold_prior.center.copy(), draw.threshold_prior.spread.copy()
         self.factor_spread = draw.threshold_prior.factor_spread
         self._make_common()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
+from snapimpute.posterior._features import Features
 
 NOISE_SHAPE = 10.0
 """ν: the prior degrees of freedom of the noise of a unit."""
@@ -24,11 +25,16 @@ class Side:
     """The units of one side: their numbers, the prior of these, features and noise.
 
     A unit has its level first, then its factors; ``mean`` is the prior mean of each unit by its features.
+    Features are `Features.rotated`: those of a group are orthogonal, so that their slopes are drawn one by one, and
+    each group has a precision of its own. ``slopes`` are in the rotated units, `prior` gives them in those of the
+    features.
     """
 
     numbers: Array
     noise: Array
     features: Array
+    turn: Array
+    groups: tuple[slice, ...]
     center: Array
     slopes: Array
     slope_precision: Array
@@ -36,20 +42,22 @@ class Side:
     mean: Array
 
     @classmethod
-    def start(cls, units: int, rank: int, width: int, features: Array, rng: np.random.Generator) -> Side:
+    def start(cls, units: int, rank: int, width: int, features: Features, rng: np.random.Generator) -> Side:
         """Begin with small factors and no levels."""
         numbers = np.zeros((units, width), np.float32)
         numbers[:, 1 : rank + 1] = rng.normal(0, 0.3, (units, rank))
         precision = np.full(width, FIRST_PRECISION, np.float32)
         precision[rank + 1 :] = UNUSED_PRECISION
-        count = features.shape[1]
+        rotated, turn, groups = features.rotated()
         return cls(
             numbers,
             np.ones(units, np.float32),
-            features,
+            rotated,
+            turn,
+            groups,
             np.zeros(width),
-            np.zeros((count, width)),
-            np.full(width, FIRST_PRECISION),
+            np.zeros((rotated.shape[1], width)),
+            np.full((len(groups), width), FIRST_PRECISION),
             precision,
             np.zeros((units, width), np.float32),
         )
@@ -71,21 +79,40 @@ class Side:
         )
         if not level:
             center[0] = 0.0
-        total = self._squares[:, None] * precision + self.slope_precision[:used]
-        x_sums = (self.features.T @ x).astype(np.float64) - self._feature_sums[:, None] * center
-        self.slopes[:, :used] = precision * x_sums / total + rng.standard_normal(total.shape) / np.sqrt(total)
-        squares = np.einsum("ij,ij->j", self.slopes[:, :used], self.slopes[:, :used])
-        self.slope_precision[:used] = rng.gamma(1 + self.slopes.shape[0] / 2, 1 / (RATE + 0.5 * squares))
+        self._draw_slopes(x, precision, center, rng)
         self.precision[:used], self.center[:used] = precision, center
         self.mean[:, :used] = center.astype(np.float32) + self.features @ self.slopes[:, :used].astype(np.float32)
 
+    def _draw_slopes(self, x: Array, precision: Array, center: Array, rng: np.random.Generator) -> None:
+        """Draw the slopes of each group of features in turn, given those of the others, and their precision."""
+        used = x.shape[1]
+        sums = (self.features.T @ x).astype(np.float64) - self._feature_sums[:, None] * center
+        for number, group in enumerate(self.groups):
+            slopes, size = self.slopes[group, :used], self._gram[group, group].diagonal()[:, None]
+            others = self._gram[group] @ self.slopes[:, :used] - size * slopes if len(self.groups) > 1 else 0.0
+            total = size * precision + self.slope_precision[number, :used]
+            mean = precision * (sums[group] - others) / total
+            slopes[:] = mean + rng.standard_normal(total.shape) / np.sqrt(total)
+            squares = np.einsum("ij,ij->j", slopes, slopes)
+            self.slope_precision[number, :used] = rng.gamma(1 + len(slopes) / 2, 1 / (RATE + 0.5 * squares))
+
     def prior(self, used: int) -> UnitPrior:
-        """Copy the prior of the numbers in use."""
-        slopes = self.slopes[:, :used].astype(np.float32), self.slope_precision[:used].copy()
-        return UnitPrior(self.precision[:used].copy(), self.center[:used].copy(), *slopes)
+        """Copy the prior of the numbers in use; slopes are those of the features before the rotation."""
+        slopes = (self.turn @ self.slopes[:, :used]).astype(np.float32)
+        return UnitPrior(
+            self.precision[:used].copy(), self.center[:used].copy(), slopes, self.slope_precision[:, :used].copy()
+        )
+
+    def take_prior(self, prior: UnitPrior) -> None:
+        """Take the prior of a draw; slopes and their precisions only where the features are as many."""
+        used = prior.center.size
+        self.precision[:used], self.center[:used] = prior.precision, prior.center
+        if prior.slopes.shape[0] == self.turn.shape[0] and len(prior.slope_precision) == len(self.groups):
+            self.slopes[:, :used] = self.turn.T @ prior.slopes
+            self.slope_precision[:, :used] = prior.slope_precision
 
     def __post_init__(self) -> None:
-        self._squares = np.einsum("ij,ij->j", self.features, self.features, dtype=np.float64)
+        self._gram = (self.features.T @ self.features).astype(np.float64)
         self._feature_sums = self.features.sum(axis=0, dtype=np.float64)
 
     def draw_noise(
@@ -101,7 +128,10 @@ class Side:
 @stored("posterior unit prior", "precision", "center", "slopes", "slope_precision")
 @dataclass(frozen=True, eq=False)
 class UnitPrior:
-    """Prior of the units of a side in one draw: the precision and centre of each number, slopes of the features."""
+    """Prior of the units of a side in one draw: the precision and centre of each number, slopes of the features.
+
+    ``slope_precision`` has a row for each group of features.
+    """
 
     precision: Array
     center: Array

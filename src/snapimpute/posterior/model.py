@@ -229,7 +229,7 @@ class Posterior:
         if by_rows and schema.one is None:
             raise ValueError('thresholds="rows" needs one alphabet for all columns: use "columns"')
         full = self.covariance == "full"
-        *features, mask = (
+        of_rows, of_columns, mask = (
             mask_features(observations, seed=self.random_state)
             if self.mask and not full
             else no_features(observations.shape)
@@ -245,7 +245,7 @@ class Posterior:
             chain = CovarianceChain(observations.shape, columns, numbers, seed=self.random_state, burn_in=burn_in)
             return CovarianceRun(chain, *given, **options)
         parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors)
-        pair = (features[0], features[1]) if by_rows else (features[1], features[0])
+        pair = (of_rows, of_columns) if by_rows else (of_columns, of_rows)
         low_rank = Chain(
             frame.cells(observations),
             self.rank_of(observations),
