@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +20,9 @@ from snapimpute.posterior._table import Frame
 FOLD_DRAWS = 60
 """Draws that new rows are folded into."""
 
+BETWEEN_TABLES = 8
+"""Sweeps of the rows between two completed tables: latent values of sweeps in a row are alike."""
+
 
 class Answers(Protocol):
     """Answers that a covariance gives: probabilities, means and joint draws of cells of its table."""
@@ -32,8 +36,10 @@ class Answers(Protocol):
     def folded(self, frame: Frame, observations: Observations, seed: int) -> Answers:
         """Answers for new rows, by their known cells."""
 
-    def joint(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int) -> Array:
-        """Symbols (numbers, in columns of these) of the cells in ``count`` joint draws, one row a draw."""
+    def joint(
+        self, frame: Frame, observations: Observations, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int
+    ) -> Iterator[Array]:
+        """Symbols (numbers, in columns of these) of missing cells in ``count`` joint draws, one at a time."""
 
 
 @stored("low-rank answers", "draws")
@@ -60,36 +66,25 @@ class LowRankAnswers:
         given = frame.cells(observations), frame.mask.features(observations)
         return LowRankAnswers(fold_in(self.draws.thinned(FOLD_DRAWS), *given, raters=frame.by_rows, seed=seed))
 
-    def joint(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int) -> Array:
+    def joint(
+        self, frame: Frame, observations: Observations, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int
+    ) -> Iterator[Array]:
         """Draw the cells from evenly spaced draws of the parameters, one for each table."""
         rater, item = self._units(frame, rows, cols)
-        chosen = np.linspace(0, len(self.draws) - 1, count).round().astype(np.intp)
-        rng = np.random.default_rng(seed)
-        out = np.empty((count, rows.size), np.float32)
-        plain = self.draws.levels[rater] == 0
-        for place, number in enumerate(chosen.tolist()):
-            draw = self.draws[number]
-            a, b = draw.raters[rater], draw.items[item]
-            z = a[:, 0] + b[:, 0] + np.einsum("ij,ij->i", a[:, 1:], b[:, 1:])
-            z += rng.standard_normal(z.size) / np.sqrt(draw.rater_noise[rater] * draw.item_noise[item])
-            bounds = draw.factors[item][:, None] * draw.thresholds[rater]
-            out[place] = np.where(plain, z, (z[:, None] > bounds).sum(axis=1))
-        return out
+        for place, number in enumerate(spaced(len(self.draws), count, seed)):
+            yield self.draws[number].symbols(self.draws.levels, rater, item, np.random.default_rng((seed, place, 1)))
 
 
-@stored("covariance answers", "sums", "means", "tables", "missing", "draws")
+@stored("covariance answers", "sums", "means", "draws")
 @dataclass(frozen=True, eq=False)
 class CovarianceAnswers:
-    """Answers of the full covariance: averages for all cells, completed tables, and draws for new rows.
+    """Answers of the full covariance: averages for all cells, and draws of the parameters for completed rows.
 
-    ``sums`` has a row of probabilities for each symbol of each column, ``tables``
-    the missing cells of each kept draw, in the order of ``missing`` (row·columns + column).
+    ``sums`` has a row of probabilities for each symbol of each column.
     """
 
     sums: Array
     means: Array
-    tables: Array
-    missing: NDArray[np.int64]
     draws: tuple[CovarianceDraw, ...]
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
@@ -108,33 +103,33 @@ class CovarianceAnswers:
         columns, numbers = frame.columns(observations)
         return covariance_answers(CovarianceChain(observations.shape, columns, numbers, seed=seed), self.draws)
 
-    def joint(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int) -> Array:
-        """Give the cells in evenly spaced completed tables; only missing cells were drawn."""
-        cells = rows * np.int64(len(self.sums)) + cols
-        place = np.searchsorted(self.missing, cells)
-        if (place == self.missing.size).any() or (
-            self.missing[np.minimum(place, self.missing.size - 1)] != cells
-        ).any():
-            raise ValueError("draw completes missing cells: some of the cells asked for were observed")
-        if count > len(self.tables):
-            raise ValueError(f"{count} tables were asked for, and {len(self.tables)} were kept: fit with more sweeps")
-        chosen = np.linspace(0, len(self.tables) - 1, count).round().astype(np.intp)
-        found: Array = self.tables[chosen][:, place]
-        return found
+    def joint(
+        self, frame: Frame, observations: Observations, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int
+    ) -> Iterator[Array]:
+        """Complete the rows asked for under evenly spaced draws of the parameters, one for each table.
+
+        The rows go on from one table to the next, with sweeps between that make them nearly independent.
+        """
+        which, place = np.unique(rows, return_inverse=True)
+        columns, numbers = frame.columns(_rows_of(observations, which))
+        stream = int(np.random.SeedSequence((seed, 2)).generate_state(1)[0])
+        chain = CovarianceChain((which.size, len(columns)), columns, numbers, seed=stream)
+        chain.begin(self.means[:, which])
+        for table, number in enumerate(spaced(len(self.draws), count, seed)):
+            chain.take(self.draws[number])
+            for _ in range(BETWEEN_TABLES if table else SETTLE):
+                chain.sweep()
+            yield chain.symbols(place, cols)
 
 
 class Completed:
-    """Sums over the sweeps of a full covariance: probabilities and means of all cells, completed tables."""
+    """Sums over the sweeps of a full covariance: probabilities and means of all cells, draws of the parameters."""
 
     def __init__(self, chain: CovarianceChain) -> None:
         self.chain, self.count = chain, 0
         p, m = len(chain.columns), chain.rows
         self.sums = np.zeros((p, max(int(chain.levels.max(initial=0)), 1), m), np.float32)
         self.means = np.zeros((p, m), np.float32)
-        flat = np.concatenate([column.missing * p + j for j, column in enumerate(chain.columns)])
-        self.order = np.argsort(flat)
-        self.missing = flat[self.order]
-        self.tables: list[Array] = []
         self.draws: list[CovarianceDraw] = []
 
     def sweep(self) -> None:
@@ -143,20 +138,13 @@ class Completed:
         self.count += 1
 
     def keep(self) -> None:
-        """Keep the completed table and the parameters of the last sweep."""
-        chain, found = self.chain, []
-        for j, column in enumerate(chain.columns):
-            z = chain.z[j, column.missing]
-            if column.levels:
-                z = np.searchsorted(chain.thresholds[j, 1 : column.levels], z).astype(np.float32)
-            found.append(z)
-        self.tables.append(np.concatenate(found)[self.order])
-        self.draws.append(chain.draw())
+        """Keep the parameters of the last sweep."""
+        self.draws.append(self.chain.draw())
 
     def answers(self) -> CovarianceAnswers:
-        """Return averages, tables and draws."""
+        """Return averages and draws."""
         means = self.means / np.float32(max(self.count, 1))
-        return CovarianceAnswers(self.sums, means, np.stack(self.tables), self.missing, tuple(self.draws))
+        return CovarianceAnswers(self.sums, means, tuple(self.draws))
 
 
 def covariance_answers(chain: CovarianceChain, draws: tuple[CovarianceDraw, ...]) -> CovarianceAnswers:
@@ -170,3 +158,25 @@ def covariance_answers(chain: CovarianceChain, draws: tuple[CovarianceDraw, ...]
         done.sweep()
         done.keep()
     return done.answers()
+
+
+def spaced(draws: int, count: int, seed: int) -> NDArray[np.intp]:
+    """Choose so many draws, evenly spaced from a place that the seed decides; each several times where they are few.
+
+    Examples
+    --------
+    >>> spaced(100, 4, seed=0)
+    array([15, 40, 65, 90])
+    """
+    offset = np.random.default_rng((seed, 0)).random()
+    chosen: NDArray[np.intp] = np.floor((np.arange(count) + offset) * (draws / count)).astype(np.intp)
+    return chosen
+
+
+def _rows_of(observations: Observations, which: NDArray[Any]) -> Observations:
+    """Take some rows, given in ascending order, as a table of their own."""
+    inside = np.isin(observations.rows, which)
+    rows = np.searchsorted(which, observations.rows[inside]).astype(np.int32)
+    return Observations(
+        rows, observations.cols[inside], observations.values[inside], (which.size, observations.shape[1])
+    )

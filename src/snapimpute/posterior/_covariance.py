@@ -47,13 +47,14 @@ class Column:
     levels: int
 
 
-@stored("posterior covariance draw", "precision", "thresholds")
+@stored("posterior covariance draw", "precision", "thresholds", "level")
 @dataclass(frozen=True, eq=False)
 class CovarianceDraw:
-    """One draw: the precision matrix of the columns and their thresholds."""
+    """One draw: the precision matrix of the columns, their thresholds, and what noise levels are divided by."""
 
     precision: Array
     thresholds: Array
+    level: float
 
 
 class CovarianceChain:
@@ -94,7 +95,7 @@ class CovarianceChain:
             else:
                 self.z[j, column.known] = values[j]
         self.precision: Array = np.eye(p)
-        self.weights = np.ones(self.rows, np.float32)
+        self.weights, self.level = np.ones(self.rows, np.float32), 1.0
         self.log_likelihood = float("nan")
 
     def _random(self, purpose: int) -> np.random.Generator:
@@ -171,13 +172,27 @@ class CovarianceChain:
         squares = np.einsum("ij,ij->j", self.z, self.precision.astype(np.float32) @ self.z)
         weights = rng.gamma((NOISE_SHAPE + len(self.columns)) / 2, 2 / (NOISE_SHAPE + squares))
         if not (self.exact or self.given):
-            weights /= np.exp(np.log(weights).mean())
-        self.weights = weights.astype(np.float32)
+            self.level = float(np.exp(np.log(weights).mean()))
+        self.weights = (weights / self.level).astype(np.float32)
 
     def take(self, draw: CovarianceDraw) -> None:
         """Take the parameters of a draw as given: sweeps move the rows only."""
         self.precision, self.given = draw.precision.astype(np.float64), True
         self.thresholds[:, 1:-1] = draw.thresholds
+        self.level = draw.level
+
+    def begin(self, means: Array) -> None:
+        """Begin with latent values that are given; known numbers stay."""
+        for j, column in enumerate(self.columns):
+            self.z[j, column.missing] = means[j, column.missing]
+            if column.levels:
+                self.z[j, column.known] = means[j, column.known]
+
+    def symbols(self, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> Array:
+        """Symbols of the cells as their latent values are now; these themselves in columns of plain numbers."""
+        z = self.z[cols, rows]
+        found = (z[:, None] > self.thresholds[cols, 1:-1]).sum(axis=1)
+        return np.where(self.levels[cols] > 0, found, z).astype(np.float32)
 
     def resume(self, draw: CovarianceDraw, sweep: int) -> None:
         """Go on from the parameters of a draw, as if so many sweeps had been made."""
@@ -188,7 +203,7 @@ class CovarianceChain:
 
     def draw(self) -> CovarianceDraw:
         """Copy the parameters."""
-        return CovarianceDraw(self.precision.astype(np.float32), self.thresholds[:, 1:-1].copy())
+        return CovarianceDraw(self.precision.astype(np.float32), self.thresholds[:, 1:-1].copy(), self.level)
 
 
 def wishart(freedom: float, inverse_scale: Array, rng: np.random.Generator) -> Array:

@@ -8,8 +8,10 @@ same bits, on any number of threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from snapimpute.base.files import stored
@@ -26,6 +28,9 @@ from snapimpute.posterior._units import RATE, Side, UnitPrior
 COMMON_SWEEPS, HELD_SWEEPS, NOISE_FROM, FACTORS_FROM = 11, 10, 4, 16
 """Sweeps in which thresholds are common to all raters, in which the precision of factors is held, and from which
 items have noise levels and factors on thresholds of their own."""
+
+DRAWN_CELLS = 1 << 18
+"""Cells whose symbols are drawn together."""
 
 OPERATIONS = 200.0
 """Arithmetic of a pass for each cell, about."""
@@ -70,6 +75,20 @@ class Draw:
     factors: Array
     priors: tuple[UnitPrior, UnitPrior]
     threshold_prior: ThresholdPrior
+
+    def symbols(
+        self, levels: NDArray[np.int64], rater: NDArray[Any], item: NDArray[Any], rng: np.random.Generator
+    ) -> Array:
+        """Draw the symbols of cells given everything else; latent values where a rater has plain numbers."""
+        out = np.empty(rater.size, np.float32)
+        for start in range(0, rater.size, DRAWN_CELLS):
+            i, j = rater[start : start + DRAWN_CELLS], item[start : start + DRAWN_CELLS]
+            a, b = self.raters[i], self.items[j]
+            z = a[:, 0] + b[:, 0] + np.einsum("ij,ij->i", a[:, 1:], b[:, 1:])
+            z += rng.standard_normal(z.size) / np.sqrt(self.rater_noise[i] * self.item_noise[j])
+            above = (z[:, None] > self.factors[j][:, None] * self.thresholds[i]).sum(axis=1)
+            out[start : start + DRAWN_CELLS] = np.where(levels[i] == 0, z, above)
+        return out
 
 
 class Chain:

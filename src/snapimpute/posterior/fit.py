@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ LEAST = 1e-6
 """Probability that a symbol has at least: some hundred draws cannot tell a smaller one."""
 
 MOST_CELLS = 100_000_000
-"""Completed cells that `PosteriorFit.draw` returns at most."""
+"""Cells that `PosteriorFit.draw` returns at most, and that `missing` lists."""
 
 
 @stored("posterior sweep", "number", "log_likelihood", "seconds", "error")
@@ -133,6 +134,9 @@ class PosteriorFit:
     ) -> Array:
         """Return completed cells, jointly drawn: one row for each of ``count`` tables.
 
+        Cells that were observed keep their values. Each table has parameters of its own, as long as there are that
+        many; a fit with more sweeps has more.
+
         Parameters
         ----------
         count : int
@@ -140,15 +144,62 @@ class PosteriorFit:
             Cells to draw; all missing ones, row by row, if not given.
         random_state : int
         """
-        r, c = self.missing() if rows is None or cols is None else self._cells(rows, cols)
-        drawn: Array = self.answers.joint(self.frame, r, c, count, random_state).astype(np.float64)
-        for kind, alphabet in enumerate(self.frame.schema.kinds):
-            inside = self.frame.schema.which[c] == kind
-            if alphabet is not None:
-                drawn[:, inside] = alphabet.symbols[drawn[:, inside].astype(np.intp)]
-            else:
-                drawn[:, inside] = self.frame.centers[c[inside]] + self.frame.scales[c[inside]] * drawn[:, inside]
-        return drawn
+        r, c = self._asked(rows, cols)
+        if count * r.size > MOST_CELLS:
+            raise ValueError(
+                f"{count} tables of {r.size:,} cells are too many to hold: take them one by one from iter_draws"
+            )
+        drawn = list(self.iter_draws(count, r, c, random_state=random_state))
+        return np.array(drawn)
+
+    def iter_draws(
+        self, count: int, rows: ArrayLike | None = None, cols: ArrayLike | None = None, *, random_state: int = 0
+    ) -> Iterator[Array]:
+        """Give the tables of `draw` one by one, so that only one of them is in memory.
+
+        Parameters
+        ----------
+        count, rows, cols, random_state
+            As in `draw`.
+        """
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"count must be a whole number of tables, at least 1, got {count!r}")
+        return self._completed(*self._asked(rows, cols), int(count), random_state)
+
+    def _asked(self, rows: ArrayLike | None, cols: ArrayLike | None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Cells that a draw is asked for."""
+        if rows is None and cols is None:
+            return self.missing()
+        if rows is None or cols is None:
+            raise ValueError("rows and cols belong together: give both, or neither for all missing cells")
+        return self._cells(rows, cols)
+
+    def _completed(self, rows: NDArray[np.intp], cols: NDArray[np.intp], count: int, seed: int) -> Iterator[Array]:
+        """Give the cells of each table: known values, and drawn symbols in the units of their columns."""
+        known, values = self._known(rows, cols)
+        r, c = rows[~known], cols[~known]
+        for found in self.answers.joint(self.frame, self.observations, r, c, count, seed):
+            drawn = found.astype(np.float64)
+            for kind, alphabet in enumerate(self.frame.schema.kinds):
+                inside = self.frame.schema.which[c] == kind
+                if alphabet is not None:
+                    drawn[inside] = alphabet.symbols[drawn[inside].astype(np.intp)]
+                else:
+                    drawn[inside] = self.frame.centers[c[inside]] + self.frame.scales[c[inside]] * drawn[inside]
+            out = values.copy()
+            out[~known] = drawn
+            yield out
+
+    def _known(self, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> tuple[NDArray[np.bool_], Array]:
+        """Tell which cells were observed, and their values."""
+        observed = self.observations
+        width = np.int64(observed.shape[1])
+        cells = observed.rows * width + observed.cols  # in ascending order
+        asked, out = rows * width + cols, np.full(rows.size, np.nan)
+        place = np.minimum(np.searchsorted(cells, asked), max(cells.size - 1, 0))
+        known = cells[place] == asked if cells.size else np.zeros(rows.size, dtype=bool)
+        out[known] = observed.values[place[known]]
+        return known, out
 
     def fold_in(self, observations: Observations, *, random_state: int = 0) -> PosteriorFit:
         """Return the answers for new rows with the same columns, by their known cells.
