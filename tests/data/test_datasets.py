@@ -178,7 +178,8 @@ def test_registry_loads_by_name() -> None:
             assert datasets.load(name).name == name
         assert datasets.REGISTRY[name].description
     with pytest.raises(
-        ValueError, match=r"no data set 'netflix'; there are senate-117, .*movielens-100k, book-crossing$"
+        ValueError,
+        match=r"no data set 'netflix'; there are senate-117, .*movielens-100k, movielens-1m-top501, book-crossing$",
     ):
         datasets.load("netflix")
 

@@ -14,6 +14,7 @@ from snapimpute.data.datasets.base import Dataset, DatasetUnavailable, cache_dir
 from snapimpute.data.datasets.bookcrossing import book_crossing
 from snapimpute.data.datasets.bundled import CONGRESSES, senate_votes
 from snapimpute.data.datasets.movielens import movielens_100k
+from snapimpute.data.datasets.movielens_1m import movielens_1m_top501
 from snapimpute.data.datasets.synthetic import Synthetic, low_rank_alphabet
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "cache_dir",
     "load",
     "low_rank_alphabet",
+    "movielens_1m_top501",
     "movielens_100k",
     "names",
     "senate_votes",
@@ -46,6 +48,9 @@ REGISTRY: dict[str, Entry] = {
     for congress, years in CONGRESSES.items()
 } | {
     "movielens-100k": Entry(movielens_100k, "ratings of films, 943×1682, alphabet 1:5; fetched, or give its path"),
+    "movielens-1m-top501": Entry(
+        movielens_1m_top501, "ratings of the 501 most rated films, 6040×501, alphabet 1:5; fetched, or give its path"
+    ),
     "book-crossing": Entry(
         book_crossing, "ratings of books, 77805×185973, alphabet 1:10; fetched (27 MB), or give its path"
     ),
@@ -58,7 +63,7 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()
-    ['senate-117', 'senate-109', 'senate-94', 'movielens-100k', 'book-crossing']
+    ['senate-117', 'senate-109', 'senate-94', 'movielens-100k', 'movielens-1m-top501', 'book-crossing']
     """
     return list(REGISTRY)
 

