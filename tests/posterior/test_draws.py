@@ -12,7 +12,7 @@ import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior import Posterior, PosteriorFit
 from snapimpute.posterior import fit as fit_module
-from snapimpute.posterior._answers import CovarianceAnswers
+from snapimpute.posterior._answers import CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._covariance import CovarianceDraw
 from snapimpute.posterior._features import no_features
 from snapimpute.posterior._table import Frame
@@ -126,3 +126,20 @@ def test_what_cannot_be_drawn_is_refused(monkeypatch):
     monkeypatch.setattr(fit_module, "MOST_CELLS", 400)
     with pytest.raises(ValueError, match="name the rows and cols to draw"):
         fit.draw(1)
+
+
+def test_narrow_tables_are_completed_by_the_full_covariance(tmp_path):
+    """Where low rank predicts, the full covariance draws: in the fit, in its file and for new rows."""
+    X = np.random.default_rng(0).integers(0, 4, (60, 5)).astype(float)
+    X[:10, 0] = np.nan
+    imputer = si.SnapImputer("0:3", method=Posterior(sweeps=40)).fit(X)
+    imputer.save(tmp_path / "model")
+    fit, loaded = (one._model.fit for one in (imputer, si.load(tmp_path / "model")))
+    assert isinstance(fit.answers, LowRankAnswers)
+    assert isinstance(fit._completing, CovarianceAnswers)
+    assert_array_equal(loaded.draw(3), fit.draw(3))
+    folded = fit.fold_in(si.Observations.from_dense(X[:20]))
+    assert isinstance(folded._completing, CovarianceAnswers)
+    assert folded.draw(3).shape == (3, 10)
+    assert_array_equal(folded._completing.draws[0].precision, fit._completing.draws[0].precision)
+    assert Posterior(covariance="low-rank", sweeps=40).fit(fit.observations, "0:3").completion is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.posterior._answers import CovarianceAnswers, LowRankAnswers
+from snapimpute.posterior._answers import Answers, CovarianceAnswers, LowRankAnswers
+from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceDraw
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._features import MaskMap
@@ -43,7 +45,7 @@ class Sweep:
     error: float
 
 
-@stored("posterior fit", "frame", "answers", "observations", "history", "status")
+@stored("posterior fit", "frame", "answers", "observations", "history", "status", "completion")
 @dataclass(frozen=True, eq=False)
 class PosteriorFit:
     """Draws from a posterior, and what they say of any cell.
@@ -57,6 +59,8 @@ class PosteriorFit:
     history : tuple of Sweep
     status : Status
         Reason why the run ended.
+    completion : Completion or None
+        Draws completed tables in place of the answers.
     """
 
     frame: Frame
@@ -64,6 +68,7 @@ class PosteriorFit:
     observations: Observations
     history: tuple[Sweep, ...] = field(repr=False, default=())
     status: Status = MADE
+    completion: Completion | None = None
 
     def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Return the probability of each symbol at the cells, one row a cell; the columns must share an alphabet.
@@ -178,7 +183,7 @@ class PosteriorFit:
         """Give the cells of each table: known values, and drawn symbols in the units of their columns."""
         known, values = self._known(rows, cols)
         r, c = rows[~known], cols[~known]
-        for found in self.answers.joint(self.frame, self.observations, r, c, count, seed):
+        for found in self._completing.joint(self.frame, self.observations, r, c, count, seed):
             drawn = found.astype(np.float64)
             for kind, alphabet in enumerate(self.frame.schema.kinds):
                 inside = self.frame.schema.which[c] == kind
@@ -189,6 +194,12 @@ class PosteriorFit:
             out = values.copy()
             out[~known] = drawn
             yield out
+
+    @cached_property
+    def _completing(self) -> Answers:
+        """Answers that tables are drawn from."""
+        answers: Answers = self.answers
+        return answers if self.completion is None else self.completion.answers(self.frame, self.observations)
 
     def _known(self, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> tuple[NDArray[np.bool_], Array]:
         """Tell which cells were observed, and their values."""
@@ -215,12 +226,13 @@ class PosteriorFit:
                 f"the new rows have {observations.shape[1]} columns, the fitted table {self.observations.shape[1]}: "
                 f"give the same columns in the same order"
             )
-        return PosteriorFit(
-            self.frame, self.answers.folded(self.frame, observations, random_state), observations, (), self.status
-        )
+        answers = self.answers.folded(self.frame, observations, random_state)
+        completion = None if self.completion is None else self.completion.of_new_rows()
+        return PosteriorFit(self.frame, answers, observations, (), self.status, completion)
 
 
 POSTERIOR_KINDS: tuple[type, ...] = (
+    Completion,
     CovarianceAnswers,
     CovarianceDraw,
     Draws,

@@ -16,6 +16,7 @@ from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._answers import LowRankAnswers
+from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceChain
 from snapimpute.posterior._features import mask_features, no_features
 from snapimpute.posterior._low_rank import Chain, Parts
@@ -121,7 +122,14 @@ class Posterior:
         schema = _schema(alphabet, observations.shape[1])
         with single_threaded_blas():
             chosen = self._settled(observations, schema)
-            return chosen._run(observations, schema).finish(time_limit, callback)
+            fit = chosen._run(observations, schema).finish(time_limit, callback)
+        return replace(fit, completion=self._completion(observations, chosen.covariance))
+
+    def _completion(self, observations: Observations, chosen: Covariance) -> Completion | None:
+        """Complete a narrow table by the full covariance, though low rank predicts as well: it keeps every link."""
+        if chosen == "full" or "full" not in self._covariances(observations):
+            return None
+        return Completion(observations, self.random_state)
 
     def update(
         self,
@@ -158,7 +166,8 @@ class Posterior:
         with single_threaded_blas():
             run = chosen._run(observations, schema)
             run.resume(draws[len(draws) - 1])
-            return run.finish(time_limit, callback)
+            updated = run.finish(time_limit, callback)
+        return replace(updated, completion=self._completion(observations, chosen.covariance))
 
     def _check(self, observations: Observations) -> None:
         for name, choices in (
