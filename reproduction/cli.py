@@ -11,6 +11,7 @@ import typer
 from reproduction import claims as claiming
 from reproduction import gallery, index_coding, paper, peers
 from reproduction import links as linking
+from reproduction import posterior as posteriors
 from reproduction import ranking as ranked
 from reproduction import recovery as recovering
 from reproduction import systems as comparing
@@ -164,6 +165,29 @@ def others(out: Out = OUT, seeds: Seeds = 3, quick: Quick = False, jobs: Jobs = 
     }
     scores = runner.collect("peers", peers.run_unit, peers.Score, wanted)
     runner.write("peers", peers.as_markdown(scores), scores)
+
+
+@reproduce.command()
+def posterior(
+    out: Out = OUT,
+    data: Annotated[list[str] | None, typer.Option(help=f"{', '.join(posteriors.DATA)}; all if none.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Names as in the table; all if none.")] = None,
+    quick: Quick = False,
+    jobs: Jobs = 1,
+) -> None:
+    """The posterior beside myFM with histories, on splits of MovieLens-100k and of MovieLens-1M."""
+    runner = StudyRunner(out, jobs)
+    names = ["movielens-100k"] if quick else known(data, posteriors.DATA, "--data")
+    asked = known(method, posteriors.METHODS["movielens-100k"], "--method")
+    wanted: dict[Unit, Mapping[str, str]] = {
+        (name, share, seed): posteriors.prints(name, asked)
+        for name in runner.available({name: posteriors.DATA[name] for name in names})
+        for seed in range(1 if quick else posteriors.SEEDS[name])
+        for share in (posteriors.SHARES[name][:1] if quick else posteriors.SHARES[name])
+    }
+    scores = runner.collect("posterior", posteriors.run_unit, posteriors.Score, wanted)
+    if scores:
+        runner.write("posterior", posteriors.as_markdown(scores), scores)
 
 
 @reproduce.command()

@@ -43,11 +43,15 @@ class Task(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Estimates at the places asked for; symbols, where a library decides by itself; what tuning chose."""
+    """Estimates at the places asked for; symbols, where a library decides by itself; what tuning chose.
+
+    ``proba`` has the probability of each symbol, one row a place, where a library gives them.
+    """
 
     estimate: Array
     symbols: Array | None = None
     chosen: str = ""
+    proba: Array | None = None
 
 
 PeerFit = Callable[..., Array]
@@ -86,6 +90,9 @@ GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
 """Settings to try; an empty one is the library's default."""
 
 MYFM = {"n_iter": 512, "n_kept_samples": 256}
+MYFM_HISTORIES = {"n_iter": 300, "n_kept_samples": 300}
+"""With histories all samples are kept: of 150, 300 and 512 iterations, and halves of these, that predicts best."""
+
 MAX_RANK = 50
 """Largest rank of fancyimpute, which then takes its randomised SVD; the full one takes several times as long."""
 
@@ -141,6 +148,47 @@ def myfm_probit() -> Run:
         model.fit(known, classes, group_shapes=task.shape.tolist(), **MYFM)
         p = model.predict_proba(asked)
         return Answer(p @ task.symbols, task.symbols[np.argmax(p, axis=1)])
+
+    return run
+
+
+def histories(task: Task) -> tuple[Any, Any]:
+    """Rows of myFM for the rows and the columns of a table: who it is, and with whom it has known entries.
+
+    As in its tutorial, the ones of a history are divided by the root of their number. Hidden entries are in none.
+    """
+    from scipy.sparse import csr_array, csr_matrix, diags_array, eye_array, hstack
+
+    m, n = map(int, task.shape)
+    mask = csr_array((np.ones(task.rows.size), (task.rows, task.cols)), shape=(m, n))
+
+    def scaled(one: Any) -> Any:
+        return diags_array(np.maximum(one.sum(axis=1), 1.0) ** -0.5) @ one
+
+    return csr_matrix(hstack([eye_array(m), scaled(mask)])), csr_matrix(hstack([eye_array(n), scaled(mask.T)]))
+
+
+def myfm_histories(name: str, rank: int) -> Run:
+    """A model of myFM with the histories of rows and columns as features, one group for each of the four parts."""
+    myfm: Any = import_module("myfm")
+
+    def run(task: Task) -> Answer:
+        m, n = map(int, task.shape)
+        sides = histories(task)
+
+        def blocks(*at: Array) -> list[Any]:
+            return [myfm.RelationBlock(one.tolist(), side) for one, side in zip(at, sides, strict=True)]
+
+        known, asked = blocks(task.rows, task.cols), blocks(task.asked_rows, task.asked_cols)
+        model = getattr(myfm, name)(rank=rank, random_seed=task.seed)
+        classes = np.searchsorted(task.symbols, task.values)
+        ordered = hasattr(model, "predict_proba")
+        target = classes if ordered else task.values
+        model.fit(None, target, X_rel=known, group_shapes=[m, n, n, m], **MYFM_HISTORIES)
+        if not ordered:
+            return Answer(model.predict(None, asked))
+        p = model.predict_proba(None, asked)
+        return Answer(p @ task.symbols, task.symbols[np.argmax(p, axis=1)], proba=p)
 
     return run
 
@@ -251,6 +299,27 @@ def ours() -> Run:
     return run
 
 
+def posterior() -> Run:
+    """The posterior with its defaults; toys of each number of factors come first, to compile."""
+    from snapimpute.data.observations import Observations
+    from snapimpute.posterior import Posterior
+
+    def run(task: Task, **how: Any) -> Answer:
+        known = Observations.from_coo(task.rows, task.cols, task.values, tuple(task.shape.tolist()))
+        fit = Posterior(random_state=task.seed, **how).fit(known, task.symbols.tolist())
+        p = fit.proba(task.asked_rows, task.asked_cols)
+        chosen = f"{len(fit.history)} sweeps"
+        return Answer(p @ task.symbols, task.symbols[np.argmax(p, axis=1)], chosen, p)
+
+    rng = np.random.default_rng(0)
+    rows, cols = np.divmod(rng.permutation(2000)[:1000], 40)
+    toy = Task(np.array([50, 40]), np.arange(1.0, 6.0), 0, rows, cols, rng.integers(1, 6, 1000) * 1.0, rows, cols)
+    for rank in (7, 15, 31):
+        for side in ("rows", "columns"):
+            run(toy, covariance="low-rank", rank=rank, thresholds=side, sweeps=30)
+    return run
+
+
 def baseline(name: str) -> Run:
     """One of `snapimpute.evaluation.baselines` with its defaults."""
     from snapimpute.data.observations import Observations
@@ -266,6 +335,10 @@ def baseline(name: str) -> Run:
 RUNS: dict[str, Callable[[], Run]] = {
     "myfm-regression": myfm_regression,
     "myfm-probit": myfm_probit,
+    "myfm-regression-histories-8": lambda: myfm_histories("MyFMRegressor", 8),
+    "myfm-probit-histories-8": lambda: myfm_histories("MyFMOrderedProbit", 8),
+    "myfm-regression-histories-16": lambda: myfm_histories("MyFMRegressor", 16),
+    "myfm-probit-histories-16": lambda: myfm_histories("MyFMOrderedProbit", 16),
     "surprise-svd": lambda: surprise_model("SVD", "surprise-svd"),
     "surprise-svdpp": lambda: surprise_model("SVDpp", "surprise-svdpp", cache_ratings=True),
     "cornac-mf": cornac_mf,
@@ -273,6 +346,7 @@ RUNS: dict[str, Callable[[], Run]] = {
     "knn": knn,
     "iterative": iterative,
     "ours": ours,
+    "posterior": posterior,
     "damped-biases": lambda: baseline("DampedBiases"),
     "constant-mean": lambda: baseline("ConstantMean"),
 }
@@ -302,7 +376,9 @@ def main(name: str, task_file: str, answer_file: str) -> None:
     seconds, peak = time.process_time() - begin, peak_mib()
     found: dict[str, Any] = {"estimate": answer.estimate, "chosen": answer.chosen, "seconds": seconds}
     found |= {"peak_mib": peak - before, "total_mib": peak}
-    np.savez(answer_file, **(found if answer.symbols is None else found | {"symbols": answer.symbols}))
+    more = {"symbols": answer.symbols, "proba": answer.proba}
+    found |= {key: value for key, value in more.items() if value is not None}
+    np.savez(answer_file, **found)
 
 
 if __name__ == "__main__":

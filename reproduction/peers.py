@@ -143,7 +143,7 @@ def environment(name: str | None) -> Made:
     """
     if name is None:
         return Made((sys.executable, "-P"))
-    return _prepared(_uv(), REQUIREMENTS / f"{name}.txt", _pins(name))
+    return _prepared(_uv(), REQUIREMENTS / f"{name}.txt", pins(name))
 
 
 def _uv() -> str:
@@ -169,7 +169,7 @@ def _prepared(uv: str, requirements: Path, _pins: tuple[str, ...]) -> Made:
     return Made(command)
 
 
-def _pins(name: str) -> tuple[str, ...]:
+def pins(name: str) -> tuple[str, ...]:
     """The lines of a file of requirements, without its comments."""
     lines = (REQUIREMENTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     return tuple(line for line in lines if not line.startswith("#"))
@@ -179,12 +179,12 @@ def _library(peer: Peer) -> str:
     """Name and version of what is run, empty for ours."""
     if peer.environment is None:
         return f"scikit-learn {version('scikit-learn')}" if peer.run in ("knn", "iterative") else ""
-    return _pins(peer.environment)[0].replace("==", " ")
+    return pins(peer.environment)[0].replace("==", " ")
 
 
 # -------------------------------------------------------------------- one run
 class Answer(NamedTuple):
-    """Estimates and symbols at the hidden places, seconds, memory, and the settings that tuning chose."""
+    """Estimates and symbols at the hidden places, seconds, memory, the settings that tuning chose, probabilities."""
 
     estimate: Any
     symbols: Any
@@ -192,6 +192,7 @@ class Answer(NamedTuple):
     peak_mib: float
     total_mib: float
     chosen: str
+    proba: Any = None
 
 
 def ask(peer: Peer, known: Observations, hidden: Observations, alphabet: Alphabet, seed: int) -> Answer:
@@ -248,6 +249,7 @@ def _read(file: Path, size: int, alphabet: Alphabet) -> Answer:
             symbols = np.asarray(found["symbols"], dtype=np.float64) if "symbols" in found else None
             seconds, peak, total = (float(found[key]) for key in ("seconds", "peak_mib", "total_mib"))
             chosen = str(found["chosen"])
+            proba = np.asarray(found["proba"], dtype=np.float64) if "proba" in found else None
     except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as err:
         raise PeerError(f"gave no answer that can be read: {_one_line(str(err))}") from None
     if estimate.shape != (size,) or not np.isfinite(estimate).all():
@@ -255,7 +257,9 @@ def _read(file: Path, size: int, alphabet: Alphabet) -> Answer:
     decided = alphabet.snap(estimate) if symbols is None else symbols
     if decided.shape != (size,) or not alphabet.contains(decided).all():
         raise PeerError("gave no answer that can be read: its symbols are not those of the alphabet")
-    return Answer(estimate, decided, seconds, peak, total, chosen)
+    if proba is not None and (proba.shape != (size, len(alphabet)) or not np.isfinite(proba).all()):
+        raise PeerError("gave no answer that can be read: its probabilities are not those of the symbols")
+    return Answer(estimate, decided, seconds, peak, total, chosen, proba)
 
 
 def _reason(errors: str) -> str:
@@ -280,9 +284,9 @@ def prints(asked: Sequence[str] | None = None) -> dict[str, str]:
     found = {}
     for name in PEERS if asked is None else asked:
         peer = PEERS[name]
-        pins = _library(peer) if peer.environment is None else _pins(peer.environment)
+        versions = _library(peer) if peer.environment is None else pins(peer.environment)
         made_by = peer_run.GRIDS.get(peer.run), peer_run.MYFM, peer_run.MAX_RANK, VERSION
-        found[name] = fingerprint(peer.run, peer.limit, pins, not environment(peer.environment).reason, made_by)
+        found[name] = fingerprint(peer.run, peer.limit, versions, not environment(peer.environment).reason, made_by)
     return found
 
 

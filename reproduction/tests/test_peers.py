@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reproduction import peer_run, peers, units
-from reproduction.peer_run import Answer, Task, on_table, one_hot, tuned
+from reproduction import peer_run, peers, posterior, units
+from reproduction.peer_run import Answer, Task, histories, on_table, one_hot, tuned
 from reproduction.peers import PEERS, Peer, Score, as_markdown, environment, prints, run_unit
 from snapimpute.data.datasets import Dataset, low_rank_alphabet
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
@@ -226,7 +226,8 @@ def test_the_script_imports_numpy_and_the_standard_library_only():
 
 def test_every_peer_is_one_that_can_be_run():
     """Runs and grids have a name in the script; environments have a file, all of whose versions are pinned."""
-    assert {peer.run for peer in PEERS.values()} == set(peer_run.RUNS)
+    studied = [*PEERS.values(), *(peer for some in posterior.METHODS.values() for peer in some.values())]
+    assert {peer.run for peer in studied} == set(peer_run.RUNS)
     assert set(peer_run.GRIDS) < set(peer_run.RUNS)
     assert all(1 < len(grid) <= 6 for grid in peer_run.GRIDS.values())
     named = {peer.environment for peer in PEERS.values()} - {None}
@@ -297,6 +298,19 @@ def test_one_hot_rows_have_a_one_for_the_row_and_one_for_the_column():
     assert found.sum() == 4
 
 
+def test_histories_name_the_known_entries_of_a_row_and_of_a_column():
+    """Each row has a 1 for itself and 1/√n for each of its n known columns; columns alike; hidden ones have none."""
+    task = _task()
+    rows, cols = (side.toarray() for side in histories(task))
+    known = np.zeros((6, 8))
+    known[task.rows, task.cols] = 1
+    assert known.sum() == 30
+    assert np.array_equal(rows[:, :6], np.eye(6))
+    assert np.array_equal(cols[:, :8], np.eye(8))
+    assert rows[:, 6:] == pytest.approx(known / np.sqrt(np.maximum(known.sum(axis=1), 1))[:, None])
+    assert cols[:, 8:] == pytest.approx((known / np.sqrt(np.maximum(known.sum(axis=0), 1))).T)
+
+
 def test_the_script_writes_what_its_run_gives(monkeypatch, tmp_path):
     """Estimates, symbols and choice as they are, seconds and memory of the run without its preparation."""
     task = _task()
@@ -306,7 +320,7 @@ def test_the_script_writes_what_its_run_gives(monkeypatch, tmp_path):
         def run(given: Task) -> Answer:
             assert given.seed == 0
             assert all(np.array_equal(a, b) for a, b in zip(given, task, strict=True))
-            return Answer(np.arange(48.0), np.ones(48), "this")
+            return Answer(np.arange(48.0), np.ones(48), "this", np.full((48, 5), 0.2))
 
         clock.append(100.0)  # what the preparation takes
         return run
@@ -319,6 +333,7 @@ def test_the_script_writes_what_its_run_gives(monkeypatch, tmp_path):
     found = np.load(tmp_path / "answer.npz")
     assert (found["estimate"].tolist(), found["symbols"].tolist()) == (list(range(48)), [1] * 48)
     assert (str(found["chosen"]), float(found["seconds"])) == ("this", 1.0)
+    assert np.array_equal(found["proba"], np.full((48, 5), 0.2))
     assert not found["total_mib"] < found["peak_mib"]
 
 
