@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 
-from snapimpute.posterior._gram import WIDTHS, accumulator
-from snapimpute.posterior._solve import LANES, solver
+from snapimpute.posterior._gram import add_cells, padded, sums_length
+from snapimpute.posterior._passes import predict, split
+from snapimpute.posterior._solve import solve_space, solve_units
+from snapimpute.posterior._vectors import LANES
 
 
 def equations(width: int, cells: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -18,18 +19,12 @@ def equations(width: int, cells: int, rng: np.random.Generator) -> tuple[np.ndar
 
 
 def summed(width: int, factors: np.ndarray, which: np.ndarray, w: np.ndarray, t: np.ndarray) -> np.ndarray:
-    add = accumulator(width)
-
-    @numba.njit
-    def run(factors, which, w, t, out):
-        add(factors, which, w, t, 0, which.size, out)
-
-    out = np.full(width * width + width + 1, np.nan, np.float32)
-    run(factors, which, w, t, out)
+    out = np.full(sums_length(width), np.nan, np.float32)
+    add_cells(split(factors)[0], width, which, w, t, 0, which.size, out)
     return out
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [16, 32, 48])
 @pytest.mark.parametrize("cells", [0, 1, 37])
 def test_normal_equations(width, cells):
     """The sums are numpy's, with 1 in place of the first number of each unit."""
@@ -41,46 +36,65 @@ def test_normal_equations(width, cells):
     found = np.tril(out[:square].reshape(width, width))
     np.testing.assert_allclose(found, np.tril((v * w[:, None]).T @ v), atol=2e-4)
     np.testing.assert_allclose(out[square : square + width], (v * w[:, None]).T @ t, atol=2e-4)
-    assert out[-1] == pytest.approx(float(w @ t**2), rel=1e-5)
+    assert out[square + width] == pytest.approx(float(w @ t**2), rel=1e-5)
 
 
-@pytest.mark.parametrize("width", [8, 32])
-def test_units_are_drawn_from_their_conditional(width):
+@pytest.mark.parametrize("used", [8, 16, 31])
+def test_units_are_drawn_from_their_conditional(used):
     """Over many streams, draws of a unit have the mean A⁻¹h and the covariance A⁻¹, and leave what numpy says."""
-    rng = np.random.default_rng(0)
+    rng, width = np.random.default_rng(0), padded(used)
     factors, which, w, t = equations(width, 60, rng)
+    factors[:, used:] = 0
     sums = np.tile(summed(width, factors, which, w, t), (LANES, 1))
     ridge, mean = rng.uniform(1, 3, width).astype(np.float32), rng.normal(size=(LANES, width)).astype(np.float32)
     mean[:] = mean[0]
-    scale = np.full(LANES, 1.5, np.float32)
-    solve, drawn = solver(width), []
-    numbers, rest = np.empty((LANES, width), np.float32), np.empty(LANES, np.float32)
+    drawn, space = [], solve_space(width)
+    numbers, rest = np.zeros((LANES, width), np.float32), np.empty(LANES, np.float32)
     for key in range(400):
-        solve(LANES, sums, ridge, mean, scale, np.uint32(key), np.uint32(4), 0, numbers, rest)
-        drawn.append(numbers.copy())
+        stream = np.uint32(key), np.uint32(4)
+        solve_units(LANES, used, width, sums, ridge, mean, *stream, 0, numbers, rest, space)
+        drawn.append(numbers[:, :used].copy())
     x = np.concatenate(drawn).astype(float)
-    v = factors[which].astype(float)
+    v = factors[which, :used].astype(float)
     v[:, 0] = 1
-    A = np.diag(ridge.astype(float)) + 1.5 * (v * w[:, None]).T @ v
-    h = ridge * mean[0].astype(float) + 1.5 * (v * w[:, None]).T @ t
+    A = np.diag(ridge[:used].astype(float)) + (v * w[:, None]).T @ v
+    h = ridge[:used] * mean[0, :used].astype(float) + (v * w[:, None]).T @ t
     spread = np.sqrt(np.diag(np.linalg.inv(A)))
     assert np.abs((x.mean(axis=0) - np.linalg.solve(A, h)) / spread).max() < 5 / np.sqrt(len(x))
     off = (np.cov(x.T) - np.linalg.inv(A)) / np.outer(spread, spread)
     assert np.abs(off).max() < 6 / np.sqrt(len(x))
-    left = ((t - v @ numbers[0]) ** 2) @ w
+    left = ((t - v @ numbers[0, :used]) ** 2) @ w
     assert rest[0] == pytest.approx(left, rel=1e-4)
+    assert not numbers[:, used:].any()
+
+
+@pytest.mark.parametrize("rank", [3, 20])
+def test_predictors(rank):
+    """η of every cell is b_i + c_j + p_i·q_j, whatever the number of cells of a row; other rows stay as they are."""
+    rng, counts = np.random.default_rng(0), np.array([0, 1, 15, 16, 17, 40, 3])
+    width, start = padded(rank + 1), np.concatenate([[0], np.cumsum(counts)])
+    raters, items = (np.zeros((size, width), np.float32) for size in (counts.size, 30))
+    for side in (raters, items):
+        side[:, : rank + 1] = rng.normal(size=(len(side), rank + 1))
+    item = rng.integers(0, 30, start[-1]).astype(np.int32)
+    eta = np.full(start[-1], np.nan, np.float32)
+    predict(0, 5, start, item, raters, *split(items), eta)
+    who = np.repeat(np.arange(7), counts)
+    expected = raters[who, 0] + items[item, 0] + (raters[who, 1:] * items[item, 1:]).sum(axis=1)
+    np.testing.assert_allclose(eta[: start[5]], expected[: start[5]], atol=1e-5)
+    assert np.isnan(eta[start[5] :]).all()
 
 
 def test_fewer_units_than_lanes():
     """With fewer units than lanes the others are left alone, and the draws are the same."""
     rng = np.random.default_rng(1)
-    factors, which, w, t = equations(8, 20, rng)
-    sums = np.tile(summed(8, factors, which, w, t), (LANES, 1))
-    given = np.ones(8, np.float32), np.zeros((LANES, 8), np.float32), np.ones(LANES, np.float32), np.uint32(3)
+    factors, which, w, t = equations(16, 20, rng)
+    sums = np.tile(summed(16, factors, which, w, t), (LANES, 1))
+    given = np.ones(16, np.float32), np.zeros((LANES, 16), np.float32), np.uint32(3), np.uint32(4), 0
     found = []
     for count in (LANES, 5):
-        numbers, rest = np.full((LANES, 8), np.nan, np.float32), np.empty(LANES, np.float32)
-        solver(8)(count, sums, *given, np.uint32(4), 0, numbers, rest)
+        numbers, rest = np.full((LANES, 16), np.nan, np.float32), np.empty(LANES, np.float32)
+        solve_units(count, 16, 16, sums, *given, numbers, rest, solve_space(16))
         found.append(numbers)
     np.testing.assert_array_equal(found[0][:5], found[1][:5])
     assert np.isnan(found[1][5:]).all()

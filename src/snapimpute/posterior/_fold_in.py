@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from snapimpute.base.types import Array
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._draws import Draws
-from snapimpute.posterior._gram import WIDTHS
+from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
 from snapimpute.posterior._low_rank import Draw
-from snapimpute.posterior._passes import item_pass, predictors, rater_pass
+from snapimpute.posterior._passes import draw_items, draw_raters, predict, split
 from snapimpute.posterior._thresholds import move_thresholds
 from snapimpute.posterior._units import NOISE_SHAPE, UNUSED_PRECISION, UnitPrior
 
@@ -54,7 +54,7 @@ class _Folding:
     def __init__(self, draw: Draw, cells: Cells, features: Array, raters: bool, seed: tuple[int, int]) -> None:
         self.given, self.cells, self.raters, self.seed = draw, cells, raters, seed
         used = draw.raters.shape[1]
-        self.used, self.width = used, next(width for width in WIDTHS if width >= used)
+        self.used, self.width = used, padded(used)
         prior: UnitPrior = draw.priors[0 if raters else 1]
         self.precision = np.full(self.width, UNUSED_PRECISION, np.float32)
         self.precision[:used] = prior.precision
@@ -110,20 +110,20 @@ class _Folding:
         roots = np.sqrt(noises[0]), np.sqrt(noises[1])
         eta, z = np.empty(len(cells), np.float32), self._latent()
         every, by_rater = (0, cells.shape[0]), (cells.start, cells.item)
-        predictors(self.width)(*every, *by_rater, *pair, eta)
+        predict(*every, *by_rater, pair[0], *split(pair[1]), eta)
         if self.raters and not self.binary:
             self._move_thresholds(roots, eta, key)
         bounds = cells.symbol, cells.levels, self.thresholds, self.factors, *roots, eta, z
         target = self.new if self.raters else self.old.copy()
         mean = self.mean if self.raters else np.zeros_like(self.old)
         rest = np.empty(cells.shape[0], np.float32)
-        prior = self.precision, mean, noises[0]
-        rater_pass(self.width)(*every, *by_rater, *bounds, pair[1], noises[1], *prior, key, target, rest)
+        prior = self.precision, mean, self.used
+        draw_raters(*every, *by_rater, *bounds, *split(pair[1]), *prior, key, target, rest)
         if not self.raters:
             rest = np.empty(cells.shape[1], np.float32)
             order = cells.item_start, cells.rater, cells.position, z
-            prior = self.precision, self.mean, self.noise
-            item_pass(self.width)(0, cells.shape[1], *order, self.old, noises[0], *prior, key, self.new, rest)
+            prior = self.precision, self.mean, self.used
+            draw_items(0, cells.shape[1], *order, *split(self.old), *roots, *prior, key, self.new, rest)
         if not self.binary:
             counts: NDArray[Any] = cells.counts[0 if self.raters else 1]
             self.noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest)).astype(np.float32)

@@ -19,9 +19,9 @@ from snapimpute.base.threads import run_parts
 from snapimpute.base.types import Array
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._features import Features
-from snapimpute.posterior._gram import WIDTHS
+from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
-from snapimpute.posterior._passes import item_pass, predictors, rater_pass
+from snapimpute.posterior._passes import draw_items, draw_raters, predict, split
 from snapimpute.posterior._thresholds import move_thresholds, threshold_slopes
 from snapimpute.posterior._units import RATE, Side, UnitPrior
 
@@ -106,7 +106,7 @@ class Chain:
     ) -> None:
         self.cells, self.rank, self.seed, self.burn_in = cells, rank, seed, burn_in
         self.parts = Parts() if parts is None else parts
-        self.width = next(width for width in WIDTHS if width > rank)
+        self.width = padded(rank + 1)
         rng = self._random(0, 0)
         self.raters, self.items = (
             Side.start(units, rank, self.width, one, rng) for units, one in zip(cells.shape, features, strict=True)
@@ -176,8 +176,8 @@ class Chain:
 
     def _predict(self) -> None:
         """η of all known cells."""
-        cells, predict = self.cells, predictors(self.width)
-        pairs = self.raters.numbers, self.items.numbers
+        cells = self.cells
+        pairs = self.raters.numbers, *split(self.items.numbers)
         run_parts(
             lambda a, b: predict(a, b, cells.start, cells.item, *pairs, self.eta),
             cells.rater_parts(),
@@ -260,12 +260,12 @@ class Chain:
 
     def _draw_units(self, key: np.uint32) -> None:
         """Draw latent values, then raters, their noise and prior, then items."""
-        cells, draw_raters, draw_items = self.cells, rater_pass(self.width), item_pass(self.width)
+        cells, roots, used = self.cells, self._roots, self.rank + 1
         factors, rng = np.exp(self.log_factors).astype(np.float32), self._random(self.number, 2)
         raters, items = self.raters, self.items
         rest = np.empty(cells.shape[0], np.float32), np.empty(cells.shape[1], np.float32)
-        bounds = cells.symbol, cells.levels, self.thresholds, factors, *self._roots, self.eta, self.z
-        given = items.numbers, items.noise, raters.precision, raters.mean, raters.noise, key, raters.numbers, rest[0]
+        bounds = cells.symbol, cells.levels, self.thresholds, factors, *roots, self.eta, self.z
+        given = *split(items.numbers), raters.precision, raters.mean, used, key, raters.numbers, rest[0]
         run_parts(
             lambda a, b: draw_raters(a, b, cells.start, cells.item, *bounds, *given),
             cells.rater_parts(),
@@ -277,8 +277,8 @@ class Chain:
             raters.draw_noise(rest[0], counts[0], rng, scaled=self.ordinal & (not exact))
         raters.draw_prior(self.rank, rng, held=held, level=self.binary)
         order = cells.item_start, cells.rater, cells.position, self.z
-        given = raters.numbers, raters.noise, items.precision, items.mean, items.noise, key, items.numbers, rest[1]
-        run_parts(lambda a, b: draw_items(a, b, *order, *given), cells.item_parts(), OPERATIONS * len(cells))
+        more = *split(raters.numbers), *self._roots, items.precision, items.mean, used, key, items.numbers, rest[1]
+        run_parts(lambda a, b: draw_items(a, b, *order, *more), cells.item_parts(), OPERATIONS * len(cells))
         if self.parts.item_noise and not self.binary and not self._before(NOISE_FROM):
             items.draw_noise(rest[1], counts[1], rng, scaled=np.full(counts[1].size, not exact))
         items.draw_prior(self.rank, rng, held=held, level=False)

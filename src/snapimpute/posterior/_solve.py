@@ -2,117 +2,141 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from snapimpute.posterior._intervals import fill_normal, kernel
+from snapimpute.posterior._vectors import LANES, Writer, intrinsic, written
 
-LANES = 16
-"""Units that are solved for at once."""
+ROWS = 4
+"""Rows of a Cholesky factor that are computed together."""
 
 
-@cache
-def _loader(width: int) -> Any:
-    """Compile the equations of up to `LANES` units, one a lane."""
-    square = width * width
+@intrinsic
+def turn(typing: Any, source: Any, first: Any, stride: Any, out: Any, place: Any) -> Any:
+    """Transpose sixteen rows of sixteen floats, which are ``stride`` apart in ``source``, to one block of ``out``."""
 
-    @kernel
-    def load(count, sums, ridge, mean, scale, first, A, h):
+    def body(write: Writer, source: Any, first: Any, stride: Any, out: Any, place: Any) -> None:
+        rows = [write.load(source, write.add(first, write.times(stride, lane))) for lane in range(LANES)]
+        for lane, row in enumerate(write.turned(rows)):
+            write.store(row, out, write.add(place, LANES * lane))
+
+    return written(body, source, first, stride, out, place)
+
+
+@intrinsic
+def _factor(typing: Any, matrix: Any, width: Any, used: Any) -> Any:
+    """Cholesky's factor of ``used`` rows, reciprocals on the diagonal; the row after it gets L⁻¹ times itself."""
+
+    def body(write: Writer, matrix: Any, width: Any, used: Any) -> None:
+        def at(row: Any, column: Any) -> Any:
+            return write.times(write.add(write.times(row, width), column), LANES)
+
+        root = write.variable(write.zeros())
+        with write.loop(0, used) as a:
+            with write.loop(a, write.add(used, 1), ROWS) as b:
+                rest = [write.variable(write.load(matrix, at(write.add(b, r), a))) for r in range(ROWS)]
+                with write.loop(0, a) as c:
+                    pivot = write.load(matrix, at(a, c))
+                    for r in range(ROWS):
+                        rest[r].value = write.minus(rest[r].value, write.load(matrix, at(write.add(b, r), c)), pivot)
+                with write.builder.if_then(write.builder.icmp_signed("==", a, b)):
+                    root.value = write.one_over_root(rest[0].value)
+                for r in range(ROWS):
+                    write.store(write.product(rest[r].value, root.value), matrix, at(write.add(b, r), a))
+            write.store(root.value, matrix, at(a, a))
+
+    return written(body, matrix, width, used)
+
+
+@intrinsic
+def _back(typing: Any, matrix: Any, width: Any, used: Any, x: Any) -> Any:
+    """Replace x by L⁻ᵀx."""
+
+    def body(write: Writer, matrix: Any, width: Any, used: Any, x: Any) -> None:
+        with write.loop(0, used) as done:
+            a = write.builder.sub(write.add(used, -1), done)
+            row = write.times(a, width)
+            own = write.product(
+                write.load(x, write.times(a, LANES)), write.load(matrix, write.times(write.add(row, a), LANES))
+            )
+            write.store(own, x, write.times(a, LANES))
+            with write.loop(0, a) as b:
+                place = write.times(b, LANES)
+                beside = write.load(matrix, write.times(write.add(row, b), LANES))
+                write.store(write.minus(write.load(x, place), beside, own), x, place)
+
+    return written(body, matrix, width, used, x)
+
+
+@kernel
+def solve_space(width):
+    """Work space of `solve_units` for units of so many numbers."""
+    matrix = np.zeros((width + 1 + ROWS) * width * LANES, np.float32)
+    return matrix, np.zeros((4, width * LANES), np.float32), np.zeros(LANES, np.float32)
+
+
+@kernel
+def _load(count, used, width, sums, ridge, mean, first, matrix, rows, prior):
+    """Put the equations of units into the lanes of a matrix, their right sides into the row after the last used."""
+    flat, length = sums.reshape(-1), sums.shape[1]
+    for a in range(used):
+        for left in range(0, a + 1, LANES):
+            turn(flat, a * width + left, length, matrix, (a * width + left) * LANES)
+        diagonal = matrix[(a * width + a) * LANES : (a * width + a + 1) * LANES]
         for lane in range(LANES):
-            unit = min(lane, count - 1)
-            t = scale[first + unit]
-            for a in range(width):
-                for b in range(a + 1):
-                    A[a, b, lane] = t * sums[unit, a * width + b]
-                A[a, a, lane] += ridge[a]
-                h[a, lane] = ridge[a] * mean[first + unit, a] + t * sums[unit, square + a]
-
-    return load
-
-
-@cache
-def _factoriser(width: int) -> Any:
-    """Compile Cholesky's factors, lane by lane."""
-
-    @kernel
-    def factor(A, h):
-        """A ← its Cholesky factor, reciprocals on the diagonal; h ← L⁻¹h."""
-        root = np.empty(LANES, np.float32)
+            diagonal[lane] += ridge[a]
+    for lane in range(count):
         for a in range(width):
-            for lane in range(LANES):
-                root[lane] = np.float32(1) / np.sqrt(A[a, a, lane])
-            for b in range(a, width):
-                for lane in range(LANES):
-                    A[b, a, lane] *= root[lane]
-            for lane in range(LANES):
-                h[a, lane] *= root[lane]
-                A[a, a, lane] = root[lane]
-            for b in range(a + 1, width):
-                for lane in range(LANES):
-                    h[b, lane] -= A[b, a, lane] * h[a, lane]
-                for c in range(a + 1, b + 1):
-                    for lane in range(LANES):
-                        A[b, c, lane] -= A[b, a, lane] * A[c, a, lane]
-
-    return factor
+            rows[lane * width + a] = ridge[a] * mean[first + lane, a]
+    for a in range(0, width, LANES):
+        turn(rows, a, width, prior, a * LANES)
+        turn(flat, width * width + a, length, matrix, (used * width + a) * LANES)
+    right = matrix[used * width * LANES : (used + 1) * width * LANES]
+    for k in range(used * LANES):
+        right[k] += prior[k]
 
 
-@cache
-def _finisher(width: int) -> Any:
-    """Compile the last step of the solution, and what the units leave of their cells."""
-    square = width * width
+@kernel
+def _left_over(used, ridge, solved, drawn, prior, x, total):
+    """Add to Σ w t² what makes it Σ w (t − xᵀv)².
 
-    @kernel
-    def back(A, h):
-        """h ← L⁻ᵀh."""
-        for a in range(width - 1, -1, -1):
-            for lane in range(LANES):
-                h[a, lane] *= A[a, a, lane]
-            for b in range(a):
-                for lane in range(LANES):
-                    h[b, lane] -= A[a, b, lane] * h[a, lane]
-
-    @kernel
-    def residual(sums, x):
-        """Σ w (t − xᵀv)² from the sums alone."""
-        total = sums[square + width]
-        for a in range(width):
-            half = np.float32(0.5) * sums[a * width + a] * x[a]
-            for b in range(a):
-                half += sums[a * width + b] * x[b]
-            total += np.float32(2) * x[a] * (half - sums[square + a])
-        return max(total, np.float32(0))
-
-    return back, residual
-
-
-@cache
-def solver(width: int) -> Any:
-    """Compile the draw of up to `LANES` units of so many numbers.
-
-    ``solve(count, sums, ridge, mean, scale, key, purpose, first, numbers, rest)``
-    draws units first … first + count from N(A⁻¹h, A⁻¹), A = diag(ridge) + scale·G and
-    h = ridge·mean + scale·Σ w t v, with the sums of `_gram.accumulator`. ``rest`` gets
-    Σ w (t − xᵀv)² of each.
+    With A = LLᵀ, y = Lᵀx and f = L⁻¹h the sums are xᵀAx = yᵀy and hᵀx = fᵀy.
     """
-    load, factor, (back, residual) = _loader(width), _factoriser(width), _finisher(width)
+    for a in range(used):
+        for lane in range(LANES):
+            k = a * LANES + lane
+            y, number = drawn[k], x[k]
+            total[lane] += y * (y - np.float32(2) * solved[k]) + number * (
+                np.float32(2) * prior[k] - ridge[a] * number
+            )
 
-    @kernel
-    def solve(count, sums, ridge, mean, scale, key, purpose, first, numbers, rest):
-        A = np.empty((width, width, LANES), np.float32)
-        h, noise = np.empty((width, LANES), np.float32), np.empty((width, LANES), np.float32)
-        fill_normal(first * width, purpose, key, noise.reshape(-1))
-        load(count, sums, ridge, mean, scale, first, A, h)
-        factor(A, h)
-        for a in range(width):
-            for lane in range(LANES):
-                h[a, lane] += noise[a, lane]
-        back(A, h)
-        for lane in range(count):
-            for a in range(width):
-                numbers[first + lane, a] = h[a, lane]
-            rest[first + lane] = residual(sums[lane], numbers[first + lane])
 
-    return solve
+@kernel
+def solve_units(count, used, width, sums, ridge, mean, key, purpose, first, numbers, rest, space):
+    """Draw up to `LANES` units of ``used`` numbers.
+
+    Units first … first + count come from N(A⁻¹h, A⁻¹), A = diag(ridge) + G and
+    h = ridge·mean + Σ w t v, with the sums of `_gram.add_cells`, one row a unit.
+    ``rest`` gets Σ w (t − xᵀv)² of each.
+    """
+    matrix, vectors, total = space
+    drawn, prior, x, rows = vectors[0], vectors[1], vectors[2], vectors[3]
+    _load(count, used, width, sums, ridge, mean, first, matrix, rows, prior)
+    _factor(matrix, width, used)
+    solved = matrix[used * width * LANES : (used + 1) * width * LANES]
+    fill_normal(first * width, purpose, key, drawn[: used * LANES])
+    for k in range(used * LANES):
+        drawn[k] += solved[k]
+        x[k] = drawn[k]
+    _back(matrix, width, used, x)
+    for lane in range(count):
+        total[lane] = sums[lane, width * width + width]
+    _left_over(used, ridge, solved, drawn, prior, x, total)
+    for a in range(0, width, LANES):
+        turn(x, a * LANES, LANES, rows, a * LANES)
+    for lane in range(count):
+        for a in range(used):
+            numbers[first + lane, a] = rows[(a // LANES * LANES + lane) * LANES + a % LANES]
+        rest[first + lane] = max(total[lane], np.float32(0))
