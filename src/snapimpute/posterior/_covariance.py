@@ -33,6 +33,12 @@ SETTLE = 10
 ROUNDS = 3
 """Rounds of principal factors that make the centre of the prior."""
 
+LINK = 4.0
+"""Standard errors of a residual correlation from which the centre of the prior keeps it."""
+
+LEAST_EIGENVALUE, SMALLEST_SHARE = 1e-3, 0.01
+"""Limits of that centre: its smallest eigenvalue, and the share of the links below which they are left out."""
+
 FIRST_STEP = 0.1
 """First step of the thresholds."""
 
@@ -94,6 +100,10 @@ class CovarianceChain:
                 self.thresholds[j, 1 : column.levels] = ndtri(np.cumsum(shares) / shares.sum())[:-1]
             else:
                 self.z[j, column.known] = values[j]
+        known = np.zeros((p, self.rows), np.float32)
+        for j, column in enumerate(columns):
+            known[j, column.known] = 1.0
+        self.least: Array = LINK / np.sqrt(np.maximum((known @ known.T).astype(np.float64), 1.0))
         self.precision: Array = np.eye(p)
         self.weights, self.level = np.ones(self.rows, np.float32), 1.0
         self.log_likelihood = float("nan")
@@ -155,7 +165,7 @@ class CovarianceChain:
         """Draw K from its Wishart distribution, and give Σ a unit diagonal for columns with symbols."""
         p = len(self.columns)
         cross = ((self.z * self.weights) @ self.z.T).astype(np.float64)
-        center = np.eye(p) if self.exact else factor_covariance(cross / self.rows, self.rank)
+        center = np.eye(p) if self.exact else factor_covariance(cross / self.rows, self.rank, self.least)
         freedom = p + 2 + self.strength + self.rows
         precision: Array = wishart(freedom, (self.strength + 1) * center + cross, rng)
         if not self.exact:
@@ -216,8 +226,12 @@ def wishart(freedom: float, inverse_scale: Array, rng: np.random.Generator) -> A
     return product
 
 
-def factor_covariance(covariance: Array, rank: int) -> Array:
-    """Fit a factor model with unit diagonal to a covariance matrix by principal factors."""
+def factor_covariance(covariance: Array, rank: int, least: Array) -> Array:
+    """Fit a factor model with unit diagonal to a covariance matrix by principal factors, and add single links.
+
+    What two columns share beyond the factors is kept where it is at least ``least`` (Fan and others 2013): a prior
+    about the factors alone would pull a link between only two columns towards 0.
+    """
     spread = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(spread, spread)
     shared = np.full(len(correlation), 0.5)
@@ -229,4 +243,25 @@ def factor_covariance(covariance: Array, rank: int) -> Array:
         shared = np.minimum(np.einsum("ij,ij->i", loadings, loadings), 0.98)
     model: Array = loadings @ loadings.T
     model[np.diag_indices(len(model))] = 1.0
+    rest = correlation - model
+    return with_links(model, np.where(np.abs(rest) >= least, rest, 0.0))
+
+
+def with_links(model: Array, links: Array) -> Array:
+    """Add links to a correlation matrix, all of them smaller by the same factor where it would not be one."""
+    share = 1.0
+    while share > SMALLEST_SHARE:
+        found: Array = model + share * links
+        if is_positive(found - LEAST_EIGENVALUE * np.eye(len(found))):
+            return found
+        share *= 0.8
     return model
+
+
+def is_positive(matrix: Array) -> bool:
+    """Tell whether a symmetric matrix is positive definite."""
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
