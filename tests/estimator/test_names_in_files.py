@@ -67,7 +67,7 @@ PINNED: dict[str, str] = {
     "penalty tnn": "lam r",
     "posterior": "covariance rank thresholds sweeps mask noise item_noise own_thresholds factors random_state",
     "posterior completion": "fitted seed folded",
-    "posterior covariance draw": "precision thresholds level",
+    "posterior covariance draw": "precision thresholds level noise_shape",
     "posterior draws": "raters items rater_noise item_noise thresholds factors levels priors threshold_priors",
     "posterior fit": "frame answers observations history status completion",
     "posterior frame": "schema by_rows centers scales mask",

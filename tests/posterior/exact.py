@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, psi
 
-from snapimpute.posterior import _covariance, _low_rank, _units
+from snapimpute.posterior import _low_rank, _noise, _units
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._covariance import Column, CovarianceChain, wishart
 from snapimpute.posterior._features import Features
@@ -21,11 +21,14 @@ UNIT_RATE, THRESHOLD_RATE = 0.3, 0.05
 NOISE_SHAPE = 3.0
 """ν here: noise levels are further apart than the library's, so that one in the wrong place shows."""
 
+ROW_SHAPES = np.array([2.0, 3.0, 12.0])
+"""Values of ν of the rows of a narrow table, far apart."""
+
 
 def use_rates(patch: pytest.MonkeyPatch) -> None:
     """Give the library the rates of the tests, and their ν."""
-    for module in (_units, _covariance):
-        patch.setattr(module, "NOISE_SHAPE", NOISE_SHAPE)
+    patch.setattr(_units, "NOISE_SHAPE", NOISE_SHAPE)
+    patch.setattr(_noise, "SHAPES", ROW_SHAPES)
     patch.setattr(_units, "RATE", UNIT_RATE)
     patch.setattr(_low_rank, "RATE", THRESHOLD_RATE)
 
@@ -175,7 +178,9 @@ class CovarianceWorld:
         chain = CovarianceChain((self.rows, p), columns, numbers, seed=seed, burn_in=0, exact=True)
         chain.steps[:] = 0.4
         chain.precision = wishart(p + 2 + chain.strength, (chain.strength + 1) * np.eye(p), rng)
-        chain.weights = rng.gamma(NOISE_SHAPE / 2, 2 / NOISE_SHAPE, self.rows).astype(np.float32)
+        chain.noise_shape = float(rng.choice(ROW_SHAPES))
+        half = chain.noise_shape / 2
+        chain.weights = rng.gamma(half, 1 / np.exp(psi(half)), self.rows).astype(np.float32)
         for j, levels in enumerate(self.levels):
             own = np.array([1.0, 0.0])
             while levels and not (np.diff(own) > 0).all():
@@ -203,6 +208,7 @@ def covariance_numbers(chain: CovarianceChain) -> dict[str, float]:
     found = {"ρ of two symbols": covariance[0, 1] / (spread[0] * spread[1]), "spread": spread[0]}
     found |= {"ρ with a number": covariance[2, 3] / (spread[2] * spread[3]), "spread of numbers": spread[3]}
     found |= {"weight": chain.weights[0], "weight of a full row": chain.weights[3]}
+    found["ν"] = chain.noise_shape
     found |= {"missing symbol": chain.z[0, 0], "missing number": chain.z[3, 4], "latent value": chain.z[0, 1]}
     found |= {f"g_{t}, column {j}": chain.thresholds[j, t] for j in (0, 2) for t in range(1, chain.levels[j])}
     shares = ndtr(np.sqrt(chain.weights[0]) * chain.thresholds[0, 1] / spread[0])

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
-from scipy.special import ndtr
+from scipy.special import ndtr, psi
 
 from snapimpute.posterior._low_rank import Chain
+from snapimpute.posterior._noise import draw_shape
 from snapimpute.posterior._units import Side
 from tests.posterior.exact import (
     NOISE_SHAPE,
+    ROW_SHAPES,
     THRESHOLD_RATE,
     UNIT_RATE,
     CovarianceWorld,
@@ -307,18 +309,31 @@ def test_the_precision_of_two_columns_has_the_distribution_that_integration_give
         assert stats.kstest(np.interp(np.array(found)[:, values], grid, half), "uniform").pvalue > LEAST
 
 
+def test_the_shape_of_noise_levels_has_the_distribution_that_their_density_gives(monkeypatch):
+    """ν of the rows is drawn as often as the gamma density of their noise levels says."""
+    use_rates(monkeypatch)
+    rng, noise = np.random.default_rng(0), np.array([0.4, 0.9, 1.1, 2.5])
+    drawn = [draw_shape(noise, rng) for _ in range(3000)]
+    densities = [stats.gamma(one / 2, scale=np.exp(-psi(one / 2))).pdf(noise).prod() for one in ROW_SHAPES]
+    expected = 3000 * np.array(densities) / sum(densities)
+    assert expected.min() > 100
+    assert stats.chisquare([drawn.count(one) for one in ROW_SHAPES], expected).pvalue > LEAST
+
+
 def test_weights_and_missing_cells_have_the_distribution_that_integration_gives():
     """The weight of a row, a missing and a known cell of the full covariance follow the joint density."""
     world, found = CovarianceWorld(), defaultdict(list)
     for repeat in range(2000):
         rng = np.random.default_rng(repeat)
         chain = world.drawn(repeat, rng)
+        shape = chain.noise_shape
+        rate, power = float(np.exp(psi(shape / 2))), (shape + 4) / 2 - 1
         chain._draw_weights(rng)
-        z, power = chain.z[:, 1].astype(float), (NOISE_SHAPE + 4) / 2 - 1
+        z = chain.z[:, 1].astype(float)
         squares = float(z @ chain.precision @ z)
         weight = float(chain.weights[1])
         found["weight"].append(
-            share_of_log(lambda w, q=squares, a=power: a * np.log(w) - w * (q + NOISE_SHAPE) / 2, weight)
+            share_of_log(lambda w, q=squares, a=power, b=rate: a * np.log(w) - w * (q / 2 + b), weight)
         )
         chain.weights = np.exp(rng.normal(0, 1.5, chain.rows)).astype(np.float32)
         for row in (0, 1):  # row 0 lacks the cell of the first column

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import psi
 
 import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
@@ -93,12 +94,14 @@ def test_cells_of_a_row_are_drawn_jointly():
     rng = np.random.default_rng(0)
     sigma = np.array([[1, 0.6, 0.5], [0.6, 1, 0.9], [0.5, 0.9, 1]])
     bounds = np.array([-0.5, 0.6])
-    w = rng.gamma(5, 1 / 5, 400_000)
+    w = rng.gamma(5, 1 / np.exp(psi(5)), 400_000)
     z = rng.standard_normal((w.size, 3)) @ np.linalg.cholesky(sigma).T / np.sqrt(w)[:, None]
     y = (z[..., None] > bounds).sum(axis=2)
     expected = np.bincount(3 * y[y[:, 0] == 2, 1] + y[y[:, 0] == 2, 2], minlength=9) / (y[:, 0] == 2).sum()
     table = si.Observations.from_coo(np.arange(3000), np.zeros(3000, int), np.full(3000, 2.0), (3000, 3))
-    draw = CovarianceDraw(np.linalg.inv(sigma).astype(np.float32), np.tile(bounds, (3, 1)).astype(np.float32), 1.0)
+    draw = CovarianceDraw(
+        np.linalg.inv(sigma).astype(np.float32), np.tile(bounds, (3, 1)).astype(np.float32), 1.0, 10.0
+    )
     frame = Frame.of(table, ColumnSchema.single(si.Alphabet.of("0:2"), 3), False, no_features(table.shape)[2])
     parts = CovarianceAnswers(np.zeros((3, 3, 3000)), np.zeros((3, 3000), np.float32), (draw,))
     drawn = PosteriorFit(frame, parts, table).draw(6).reshape(6, 3000, 2).astype(int)

@@ -20,9 +20,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.posterior._column_passes import add_symbols, draw_missing, move_own, regress
 from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
-
-NOISE_SHAPE = 10.0
-"""ν: the prior degrees of freedom of the noise of a row."""
+from snapimpute.posterior._noise import FIRST_SHAPE, draw_noise, draw_shape
 
 THRESHOLDS_FROM = 4
 """First sweep that moves thresholds."""
@@ -53,14 +51,18 @@ class Column:
     levels: int
 
 
-@stored("posterior covariance draw", "precision", "thresholds", "level")
+@stored("posterior covariance draw", "precision", "thresholds", "level", "noise_shape")
 @dataclass(frozen=True, eq=False)
 class CovarianceDraw:
-    """One draw: the precision matrix of the columns, their thresholds, and what noise levels are divided by."""
+    """One draw: the precision matrix of the columns, their thresholds, and the noise of rows.
+
+    Noise levels are divided by ``level``; ``noise_shape`` is their ν.
+    """
 
     precision: Array
     thresholds: Array
     level: float
+    noise_shape: float
 
 
 class CovarianceChain:
@@ -105,7 +107,7 @@ class CovarianceChain:
             known[j, column.known] = 1.0
         self.least: Array = LINK / np.sqrt(np.maximum((known @ known.T).astype(np.float64), 1.0))
         self.precision: Array = np.eye(p)
-        self.weights, self.level = np.ones(self.rows, np.float32), 1.0
+        self.weights, self.level, self.noise_shape = np.ones(self.rows, np.float32), 1.0, FIRST_SHAPE
         self.log_likelihood = float("nan")
 
     def _random(self, purpose: int) -> np.random.Generator:
@@ -180,14 +182,18 @@ class CovarianceChain:
     def _draw_weights(self, rng: np.random.Generator) -> None:
         """Draw the noise level of each row."""
         squares = np.einsum("ij,ij->j", self.z, self.precision.astype(np.float32) @ self.z)
-        weights = rng.gamma((NOISE_SHAPE + len(self.columns)) / 2, 2 / (NOISE_SHAPE + squares))
+        weights = draw_noise(self.noise_shape, len(self.columns), squares, rng)
         if not (self.exact or self.given):
             self.level = float(np.exp(np.log(weights).mean()))
-        self.weights = (weights / self.level).astype(np.float32)
+        weights /= self.level
+        if not self.given:
+            self.noise_shape = draw_shape(weights, rng)
+        self.weights = weights.astype(np.float32)
 
     def take(self, draw: CovarianceDraw) -> None:
         """Take the parameters of a draw as given: sweeps move the rows only."""
         self.precision, self.given = draw.precision.astype(np.float64), True
+        self.noise_shape = draw.noise_shape
         self.thresholds[:, 1:-1] = draw.thresholds
         self.level = draw.level
 
@@ -213,7 +219,8 @@ class CovarianceChain:
 
     def draw(self) -> CovarianceDraw:
         """Copy the parameters."""
-        return CovarianceDraw(self.precision.astype(np.float32), self.thresholds[:, 1:-1].copy(), self.level)
+        thresholds = self.thresholds[:, 1:-1].copy()
+        return CovarianceDraw(self.precision.astype(np.float32), thresholds, self.level, self.noise_shape)
 
 
 def wishart(freedom: float, inverse_scale: Array, rng: np.random.Generator) -> Array:
