@@ -15,6 +15,7 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior import Posterior, _features, _run
 from snapimpute.posterior import model as choices
 from snapimpute.posterior._cells import Cells, parts
+from snapimpute.posterior._covariance import factor_covariance
 from snapimpute.posterior._features import Features
 from snapimpute.posterior._low_rank import Chain
 from snapimpute.posterior._low_rank import Parts as ModelParts
@@ -324,3 +325,13 @@ def test_parts_have_about_as_many_cells_each():
     assert [found[0][0], found[-1][1]] == [0, 700]
     assert all(a[1] == b[0] and b[0] % 16 == 0 for a, b in pairwise(found))
     assert len(found) <= 16
+
+
+def test_the_centre_of_the_prior_is_a_covariance_where_columns_have_nothing_of_their_own():
+    """Columns that factors explain wholly, one of them more than wholly, give no negative eigenvalue."""
+    for seed in range(20):
+        loadings = np.random.default_rng(seed).normal(size=(8, 3))
+        loadings /= np.linalg.norm(loadings, axis=1, keepdims=True)
+        center = factor_covariance(loadings @ loadings.T, 2, np.ones((8, 8)))
+        assert_allclose(np.diag(center), 1.0)
+        assert np.linalg.eigvalsh(center)[0] > 0

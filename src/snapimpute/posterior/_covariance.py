@@ -37,6 +37,9 @@ LINK = 4.0
 LEAST_EIGENVALUE, SMALLEST_SHARE = 1e-3, 0.01
 """Limits of that centre: its smallest eigenvalue, and the share of the links below which they are left out."""
 
+MOST_SHARED = 0.98
+"""Share of the variance of a column that the factors may explain."""
+
 FIRST_STEP = 0.1
 """First step of the thresholds."""
 
@@ -247,7 +250,10 @@ def factor_covariance(covariance: Array, rank: int, least: Array) -> Array:
         reduced[np.diag_indices(len(reduced))] = shared
         sizes, vectors = np.linalg.eigh(reduced)
         loadings = vectors[:, -rank:] * np.sqrt(np.maximum(sizes[-rank:], 0.0))
-        shared = np.minimum(np.einsum("ij,ij->i", loadings, loadings), 0.98)
+        found = np.einsum("ij,ij->i", loadings, loadings)
+        shared = np.minimum(found, MOST_SHARED)
+    # Where a column would share more than all of its variance the model was no covariance: its loadings shrink.
+    loadings *= np.sqrt(shared / np.maximum(found, 1e-12))[:, None]
     model: Array = loadings @ loadings.T
     model[np.diag_indices(len(model))] = 1.0
     rest = correlation - model
