@@ -15,7 +15,8 @@ from snapimpute.posterior import Posterior, PosteriorFit
 from snapimpute.posterior import fit as fit_module
 from snapimpute.posterior._answers import CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._covariance import CovarianceDraw
-from snapimpute.posterior._features import no_features
+from snapimpute.posterior._features import side_maps
+from snapimpute.posterior._given import given_features
 from snapimpute.posterior._table import Frame
 
 COVARIANCES = ["low-rank", "full"]
@@ -102,7 +103,8 @@ def test_cells_of_a_row_are_drawn_jointly():
     draw = CovarianceDraw(
         np.linalg.inv(sigma).astype(np.float32), np.tile(bounds, (3, 1)).astype(np.float32), 1.0, 10.0
     )
-    frame = Frame.of(table, ColumnSchema.single(si.Alphabet.of("0:2"), 3), False, no_features(table.shape)[2])
+    sides = side_maps(table, given_features(table, None, None), mask=False, seed=0)
+    frame = Frame.of(table, ColumnSchema.single(si.Alphabet.of("0:2"), 3), False, sides)
     parts = CovarianceAnswers(np.zeros((3, 3, 3000)), np.zeros((3, 3000), np.float32), (draw,))
     drawn = PosteriorFit(frame, parts, table).draw(6).reshape(6, 3000, 2).astype(int)
     found = np.bincount((3 * drawn[..., 0] + drawn[..., 1]).ravel(), minlength=9) / drawn[..., 0].size

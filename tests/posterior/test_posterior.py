@@ -160,7 +160,7 @@ def test_more_cells_go_on_from_the_fit(covariance, side):
     before, after, whole = (log_loss(fit.proba(*hidden), y[hidden]) for fit in (first, updated, again))
     assert after < before
     assert after < whole + (0.06 if covariance == "full" else 0.02)
-    with pytest.raises(ValueError, match="update goes on with the same columns"):
+    with pytest.raises(ValueError, match="update goes on with at least the rows"):
         model.update(again, si.Observations.from_dense([[1.0]]))
 
 
@@ -218,13 +218,13 @@ def test_short_runs_do_not_see_the_mask_of_held_out_cells(monkeypatch):
     """The runs that choose a model make features of the cells that they fit, never of those held out."""
     table, *_ = planted(60, 20, 1, 4, 0.5)
     kept, held = table.split(choices.HELD_OUT, random_state=0)
-    seen, make = list[si.Observations](), _features.mask_features
+    seen, make = list[si.Observations](), _features.mask_maps
 
     def spy(observations, *args, **kwargs):
         seen.append(observations)
         return make(observations, *args, **kwargs)
 
-    monkeypatch.setattr(choices, "mask_features", spy)
+    monkeypatch.setattr(_features, "mask_maps", spy)
     Posterior(sweeps=4, covariance="low-rank").fit(table, "0:3")
     key = {len(kept): kept, len(table): table}
     assert [len(one) for one in seen].count(len(table)) == 1  # the last run, of everything that is known

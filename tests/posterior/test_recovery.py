@@ -15,7 +15,7 @@ from snapimpute.posterior import Posterior
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._covariance import Column, CovarianceChain
 from snapimpute.posterior._draws import Draws
-from snapimpute.posterior._features import no_features
+from snapimpute.posterior._features import Features
 from snapimpute.posterior._low_rank import Chain, Parts
 
 
@@ -37,7 +37,7 @@ def chain_of(table: dict[str, Any], seed: int) -> Chain:
     rows, cols = np.nonzero(table["known"])
     m, n = table["y"].shape
     cells = Cells.of(rows, cols, table["y"][rows, cols], (m, n), np.full(m, 5))
-    return Chain(cells, 2, no_features((m, n))[:2], seed=seed)
+    return Chain(cells, 2, (Features.of(m), Features.of(n)), seed=seed)
 
 
 def run(chain: Chain, sweeps: int, burn_in: int = 60) -> Draws:

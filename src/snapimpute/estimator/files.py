@@ -22,6 +22,7 @@ from safetensors.numpy import save as save_tensors
 
 from snapimpute.base.files import write_atomically
 from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.feature_map import FEATURE_KINDS
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import choice, decide, foldin, model, posterior
@@ -52,7 +53,7 @@ def _known() -> Known:
     ]
     kinds += [decide.Calibration, decide.SymbolRule, decide.SymbolLogOdds, foldin.OffsetModel, model.Model]
     kinds += [choice.Candidate, choice.Choice, choice.HeldOut, choice.Verdict]
-    kinds += [posterior.Decision, posterior.PosteriorModel, Posterior, *POSTERIOR_KINDS]
+    kinds += [posterior.Decision, posterior.PosteriorModel, Posterior, *POSTERIOR_KINDS, *FEATURE_KINDS]
     return known_by_name([*kinds, *SPECTRAL.values(), *DISCRETE.values(), ByColumn, Ridge])
 
 

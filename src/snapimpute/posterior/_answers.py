@@ -36,6 +36,9 @@ class Answers(Protocol):
     def folded(self, frame: Frame, observations: Observations, seed: int) -> Answers:
         """Answers for new rows, by their known cells."""
 
+    def folded_columns(self, frame: Frame, observations: Observations, seed: int) -> Answers:
+        """Answers for new columns, by their known cells."""
+
     def joint(
         self, frame: Frame, observations: Observations, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int
     ) -> Iterator[Array]:
@@ -63,8 +66,19 @@ class LowRankAnswers:
 
     def folded(self, frame: Frame, observations: Observations, seed: int) -> LowRankAnswers:
         """Answers for new rows."""
-        given = frame.cells(observations), frame.mask.features(observations)
-        return LowRankAnswers(fold_in(self.draws.thinned(FOLD_DRAWS), *given, raters=frame.by_rows, seed=seed))
+        features = frame.row_side.features(observations.rows, observations.cols).values
+        return self._folded(frame, observations, features, seed, raters=frame.by_rows)
+
+    def folded_columns(self, frame: Frame, observations: Observations, seed: int) -> LowRankAnswers:
+        """Answers for new columns."""
+        features = frame.column_side.features(observations.cols, observations.rows).values
+        return self._folded(frame, observations, features, seed, raters=not frame.by_rows)
+
+    def _folded(
+        self, frame: Frame, observations: Observations, features: Array, seed: int, *, raters: bool
+    ) -> LowRankAnswers:
+        draws, cells = self.draws.thinned(FOLD_DRAWS), frame.cells(observations)
+        return LowRankAnswers(fold_in(draws, cells, features, raters=raters, seed=seed))
 
     def joint(
         self, frame: Frame, observations: Observations, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int
@@ -101,7 +115,15 @@ class CovarianceAnswers:
     def folded(self, frame: Frame, observations: Observations, seed: int) -> CovarianceAnswers:
         """Answers for new rows."""
         columns, numbers = frame.columns(observations)
-        return covariance_answers(CovarianceChain(observations.shape, columns, numbers, seed=seed), self.draws)
+        shape = observations.shape[0], len(columns)
+        return covariance_answers(CovarianceChain(shape, columns, numbers, seed=seed), self.draws)
+
+    def folded_columns(self, frame: Frame, observations: Observations, seed: int) -> CovarianceAnswers:
+        """Refuse: the covariance of a new column with the others is not known."""
+        raise ValueError(
+            "a full covariance takes no new columns, for it does not know how they go with the others: "
+            'fit with them, or with covariance="low-rank"'
+        )
 
     def joint(
         self, frame: Frame, observations: Observations, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int
@@ -111,7 +133,7 @@ class CovarianceAnswers:
         The rows go on from one table to the next, with sweeps between that make them nearly independent.
         """
         which, place = np.unique(rows, return_inverse=True)
-        columns, numbers = frame.columns(_rows_of(observations, which))
+        columns, numbers = frame.taking(which).columns(_rows_of(observations, which))
         stream = int(np.random.SeedSequence((seed, 2)).generate_state(1)[0])
         chain = CovarianceChain((which.size, len(columns)), columns, numbers, seed=stream)
         chain.begin(self.means[:, which])

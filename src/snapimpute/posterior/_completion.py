@@ -9,13 +9,14 @@ from snapimpute.base.threads import single_threaded_blas
 from snapimpute.data.observations import Observations
 from snapimpute.posterior._answers import Completed, CovarianceAnswers
 from snapimpute.posterior._covariance import CovarianceChain
+from snapimpute.posterior._features import SideMap
 from snapimpute.posterior._table import Frame
 
 BURN_IN, DRAWS, EVERY = 40, 30, 8
 """Sweeps before the first draw, draws that are kept, and sweeps between two of them."""
 
 
-@stored("posterior completion", "fitted", "seed", "folded")
+@stored("posterior completion", "fitted", "seed", "rows")
 @dataclass(frozen=True, eq=False)
 class Completion:
     """A chain with a full covariance, run when tables are asked for first.
@@ -27,18 +28,20 @@ class Completion:
     fitted : Observations
         The table whose columns the covariance describes.
     seed : int
-    folded : bool
-        True where the rows to complete are new ones.
+    rows : SideMap or None
+        What is known of the fitted rows, where the rows to complete are new ones.
     """
 
     fitted: Observations
     seed: int
-    folded: bool = False
+    rows: SideMap | None = None
 
     def answers(self, frame: Frame, observations: Observations) -> CovarianceAnswers:
         """Run the chain, and fold in the rows to complete if they are new."""
-        columns, numbers = frame.columns(self.fitted)
-        done = Completed(CovarianceChain(self.fitted.shape, columns, numbers, seed=self.seed, burn_in=BURN_IN))
+        own = frame if self.rows is None else replace(frame, row_side=self.rows)
+        columns, numbers = own.columns(self.fitted)
+        shape = self.fitted.shape[0], len(columns)
+        done = Completed(CovarianceChain(shape, columns, numbers, seed=self.seed, burn_in=BURN_IN))
         with single_threaded_blas():
             for _ in range(BURN_IN):
                 done.chain.sweep()
@@ -47,8 +50,8 @@ class Completion:
                     done.sweep()
                 done.keep()
             found = done.answers()
-            return found.folded(frame, observations, self.seed) if self.folded else found
+            return found if self.rows is None else found.folded(frame, observations, self.seed)
 
-    def of_new_rows(self) -> Completion:
+    def of_new_rows(self, fitted: SideMap) -> Completion:
         """Complete new rows by the covariance of the fitted ones."""
-        return replace(self, folded=True)
+        return self if self.rows is not None else replace(self, rows=fitted)

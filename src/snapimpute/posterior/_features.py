@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,18 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
 from snapimpute.base.files import stored
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.observations import Observations
+from snapimpute.posterior._given import Given, Sides
 
 MASK_FEATURES = 50
 """Singular vectors of the mask that are features."""
+
+COLD_RIDGE = 10.0
+"""Ridge of the regression that expects the mask's features of units without cells."""
+
+PRINCIPAL = 20
+"""Columns of plain numbers that a full covariance gets of the features given, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,29 +65,32 @@ class Features:
         return columns, turn[:, :stop], tuple(groups)
 
 
-@stored("posterior mask", "weights", "right")
+@stored("posterior mask", "weights", "vectors")
 @dataclass(frozen=True, eq=False)
 class MaskMap:
-    """Turns the known cells of any rows into features: a weight for each column, and its right singular vector."""
+    """Turns the known cells of units into features: a weight and a singular vector of each unit across."""
 
     weights: Array
-    right: Array
+    vectors: Array
 
-    def features(self, observations: Observations) -> Array:
-        """Features of the rows of a table with the same columns."""
-        rows, cols, m = observations.rows, observations.cols, observations.shape[0]
-        values = np.maximum(np.bincount(rows, minlength=m), 1.0)[rows] ** -0.25 * self.weights[cols]
-        mask = csr_array((values, (rows, cols)), shape=observations.shape)
-        return np.asarray(mask @ self.right, dtype=np.float32)
+    @classmethod
+    def none(cls, across: int) -> MaskMap:
+        """Return the map that makes no feature."""
+        return cls(np.ones(across), np.zeros((across, 0)))
+
+    def features(self, units: Index, across: Index, count: int) -> Array:
+        """Features of ``count`` units by the positions of their known cells."""
+        degrees = np.maximum(np.bincount(units, minlength=count), 1.0)
+        values = degrees[units] ** -0.25 * self.weights[across]
+        mask = csr_array((values, (units, across)), shape=(count, self.weights.size))
+        return np.asarray(mask @ self.vectors)
 
 
-def mask_features(
-    observations: Observations, count: int = MASK_FEATURES, seed: int = 0
-) -> tuple[Features, Features, MaskMap]:
-    """Features of rows and of columns: leading singular vectors of the scaled 0/1 matrix of the known cells.
+def mask_maps(observations: Observations, count: int = MASK_FEATURES, seed: int = 0) -> tuple[MaskMap, MaskMap]:
+    """Maps of rows and of columns: leading singular vectors of the scaled 0/1 matrix of the known cells.
 
     Each entry is divided by the fourth roots of the cells known in its row and
-    column; vectors are multiplied by the singular values. Only cells that are
+    column; features come out as vectors times singular values. Only cells that are
     fitted may be given: the mask tells of held-out cells, too.
     """
     (m, n), rows, cols = observations.shape, observations.rows, observations.cols
@@ -87,16 +98,77 @@ def mask_features(
     mask = csr_array((weights[0][rows] * weights[1][cols], (rows, cols)), shape=(m, n))
     count = max(min(count, min(m, n) - 1), 0)
     if count == 0:
-        return Features.of(m), Features.of(n), MaskMap(weights[1], np.zeros((n, 0)))
+        return MaskMap(weights[1], np.zeros((n, 0))), MaskMap(weights[0], np.zeros((m, 0)))
     start = np.random.default_rng(seed).standard_normal(min(m, n))
-    left, sizes, right = svds(mask, count, v0=start)
-    return Features.of(m, left * sizes), Features.of(n, right.T * sizes), MaskMap(weights[1], right.T.copy())
+    left, _, right = svds(mask, count, v0=start)
+    return MaskMap(weights[1], right.T.copy()), MaskMap(weights[0], left.copy())
 
 
-def no_features(shape: tuple[int, int]) -> tuple[Features, Features, MaskMap]:
-    """Features of nobody."""
-    m, n = shape
-    return Features.of(m), Features.of(n), MaskMap(np.ones(n), np.zeros((n, 0)))
+@stored("posterior side", "mask", "given", "cold", "weights")
+@dataclass(frozen=True, eq=False)
+class SideMap:
+    """Everything that makes features of the units of one side.
+
+    Attributes
+    ----------
+    mask : MaskMap
+    given : Given
+        What a user brought.
+    cold : array of shape (1 + columns given, features of the mask)
+        Expects the mask's features of a unit without any known cell from those
+        given: the mask says nothing of it. Zeros would say that nobody cares for it.
+    weights : array of shape (columns given, columns of plain numbers)
+        Make the columns of a full covariance of those given.
+    """
+
+    mask: MaskMap
+    given: Given
+    cold: Array
+    weights: Array
+
+    @classmethod
+    def learn(cls, mask: MaskMap, given: Given, units: Index, across: Index) -> SideMap:
+        """Learn what is to be expected of units without known cells, from those that have some."""
+        values = mask.features(units, across, given.units)
+        known = np.bincount(units, minlength=given.units) > 0
+        design = _with_ones(given)[known]
+        ridge = np.full(design.shape[1], COLD_RIDGE)
+        ridge[0] = 1e-9
+        cold = np.linalg.solve(design.T @ design + np.diag(ridge), design.T @ values[known])
+        return cls(mask, given, cold, given.principal(PRINCIPAL))
+
+    def features(self, units: Index, across: Index) -> Features:
+        """Features of the units by the positions of their known cells, and by what is given of them."""
+        count = self.given.units
+        mask = self.mask.features(units, across, count)
+        cold = np.bincount(units, minlength=count) == 0
+        mask[cold] = _with_ones(self.given)[cold] @ self.cold
+        return Features.of(count, mask, *self.given.columns)
+
+    def numbers(self) -> Array:
+        """Columns of plain numbers for a full covariance; NaN for units of which nothing is known."""
+        values = self.given.values @ self.weights
+        values[~self.given.values.any(axis=1)] = np.nan
+        return values
+
+    def of(self, given: Any, units: int, labels: Any) -> SideMap:
+        """Return the map with what is given of other units."""
+        return replace(self, given=self.given.of(given, units, labels))
+
+    def take(self, which: NDArray[Any]) -> SideMap:
+        """Return the map with some of the units."""
+        return replace(self, given=self.given.take(which))
+
+
+def side_maps(observations: Observations, given: Sides, *, mask: bool, seed: int) -> tuple[SideMap, SideMap]:
+    """Learn the maps of rows and columns from the cells that are fitted."""
+    (m, n), rows, cols = observations.shape, observations.rows, observations.cols
+    maps = mask_maps(observations, seed=seed) if mask else (MaskMap.none(n), MaskMap.none(m))
+    return SideMap.learn(maps[0], given[0], rows, cols), SideMap.learn(maps[1], given[1], cols, rows)
+
+
+def _with_ones(given: Given) -> Array:
+    return np.hstack([np.ones((given.units, 1)), given.values])
 
 
 def orthogonal(features: Array) -> tuple[Array, NDArray[np.float64]]:

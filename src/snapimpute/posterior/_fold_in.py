@@ -1,7 +1,8 @@
-"""New rows for draws that are there: their own numbers are drawn, everything else stays."""
+"""New rows or columns for draws that are there: their own numbers are drawn, everything else stays."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
 from snapimpute.posterior._low_rank import Draw
-from snapimpute.posterior._passes import draw_items, draw_raters, predict, split
+from snapimpute.posterior._passes import draw_items, draw_latent, draw_raters, predict, split
 from snapimpute.posterior._thresholds import move_thresholds
 from snapimpute.posterior._units import NOISE_SHAPE, UNUSED_PRECISION, UnitPrior
 
@@ -37,9 +38,8 @@ def fold_in(draws: Draws, cells: Cells, features: Array, *, raters: bool, seed: 
     raters : bool
         Whether the new units are raters, which have thresholds, or items.
     """
-    found = [
-        _Folding(draw, cells, features, raters, (seed, number)).draw() for number, draw in enumerate(draws_of(draws))
-    ]
+    kind = _Raters if raters else _Items
+    found = [kind(draw, cells, features, (seed, number)).draw() for number, draw in enumerate(draws_of(draws))]
     return Draws.of(found, cells.levels)
 
 
@@ -48,34 +48,19 @@ def draws_of(draws: Draws) -> list[Draw]:
     return [draws[i] for i in range(len(draws))]
 
 
-class _Folding:
-    """The new units of one draw."""
+class _Folding(ABC):
+    """The new units of one draw, which begin at their prior means."""
 
-    def __init__(self, draw: Draw, cells: Cells, features: Array, raters: bool, seed: tuple[int, int]) -> None:
-        self.given, self.cells, self.raters, self.seed = draw, cells, raters, seed
-        used = draw.raters.shape[1]
-        self.used, self.width = used, padded(used)
-        prior: UnitPrior = draw.priors[0 if raters else 1]
+    def __init__(self, draw: Draw, cells: Cells, features: Array, prior: UnitPrior, seed: tuple[int, int]) -> None:
+        self.given, self.cells, self.seed = draw, cells, seed
+        self.used = prior.center.size
+        self.width = padded(self.used)
         self.precision = np.full(self.width, UNUSED_PRECISION, np.float32)
-        self.precision[:used] = prior.precision
-        mean = prior.center.astype(np.float32) + features @ prior.slopes
-        self.mean = self._padded(mean)
+        self.precision[: self.used] = prior.precision
+        self.mean = self._padded(prior.center.astype(np.float32) + features @ prior.slopes)
         self.new = self.mean.copy()
-        self.old = self._padded(draw.items if raters else draw.raters)
-        units = self.new.shape[0]
-        self.noise = np.ones(units, np.float32)
+        self.noise = np.ones(len(features), np.float32)
         self.binary = bool((cells.levels == 2).all())
-        if raters:
-            most = draw.threshold_prior.center.shape[1]
-            self.thresholds = np.full((units, most), FAR_THRESHOLD, np.float32)
-            self.thresholds[:, 0] = -FAR_THRESHOLD
-            for unit, (kind, levels) in enumerate(zip(cells.kind, cells.levels, strict=True)):
-                self.thresholds[unit, 1:levels] = draw.threshold_prior.center[kind, 1:levels]
-            self.factors = draw.factors
-        else:
-            edges = np.full((len(draw.thresholds), 1), FAR_THRESHOLD, np.float32)
-            self.thresholds = np.hstack([-edges, draw.thresholds, edges])
-            self.factors = np.ones(units, np.float32)
 
     def _padded(self, numbers: Array) -> Array:
         out = np.zeros((len(numbers), self.width), np.float32)
@@ -84,59 +69,85 @@ class _Folding:
 
     def draw(self) -> Draw:
         """Sweep over the new units and return the draw with them."""
-        for sweep in range(SWEEPS if len(self.cells) else 0):
-            self._sweep(sweep)
-        if not len(self.cells):
-            self._from_prior()
-        numbers = self.new[:, : self.used].copy()
-        if self.raters:
-            return replace(
-                self.given, raters=numbers, rater_noise=self.noise, thresholds=self.thresholds[:, 1:-1].copy()
-            )
-        return replace(self.given, items=numbers, item_noise=self.noise, factors=self.factors)
+        for sweep in range(SWEEPS):
+            rng = np.random.default_rng((*self.seed, sweep + 1))
+            z = np.zeros(len(self.cells), np.float32) if self.cells.value is None else self.cells.value.copy()
+            rest, counts = self._sweep(np.uint32(rng.integers(1 << 32)), np.empty(len(self.cells), np.float32), z)
+            if not self.binary:
+                self.noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest)).astype(np.float32)
+        return self._changed(self.new[:, : self.used].copy())
 
-    def _from_prior(self) -> None:
-        rng = np.random.default_rng((*self.seed, 0))
-        shock = rng.standard_normal(self.new.shape).astype(np.float32)
-        self.new = self.mean + shock / np.sqrt(self.precision)
+    @abstractmethod
+    def _sweep(self, key: np.uint32, eta: Array, z: Array) -> tuple[Array, NDArray[Any]]:
+        """Draw thresholds, latent values and numbers; return what these leave of the cells, and how many they are.
 
-    def _sweep(self, sweep: int) -> None:
-        """Draw thresholds, latent values, numbers and noise of the new units."""
-        cells, draw = self.cells, self.given
-        rng = np.random.default_rng((*self.seed, sweep + 1))
-        key = np.uint32(rng.integers(1 << 32))
-        pair = (self.new, self.old) if self.raters else (self.old, self.new)
-        noises = (self.noise, draw.item_noise) if self.raters else (draw.rater_noise, self.noise)
-        roots = np.sqrt(noises[0]), np.sqrt(noises[1])
-        eta, z = np.empty(len(cells), np.float32), self._latent()
-        every, by_rater = (0, cells.shape[0]), (cells.start, cells.item)
-        predict(*every, *by_rater, pair[0], *split(pair[1]), eta)
-        if self.raters and not self.binary:
-            self._move_thresholds(roots, eta, key)
-        bounds = cells.symbol, cells.levels, self.thresholds, self.factors, *roots, eta, z
-        target = self.new if self.raters else self.old.copy()
-        mean = self.mean if self.raters else np.zeros_like(self.old)
-        rest = np.empty(cells.shape[0], np.float32)
-        prior = self.precision, mean, self.used
-        draw_raters(*every, *by_rater, *bounds, *split(pair[1]), *prior, key, target, rest)
-        if not self.raters:
-            rest = np.empty(cells.shape[1], np.float32)
-            order = cells.item_start, cells.rater, cells.position, z
-            prior = self.precision, self.mean, self.used
-            draw_items(0, cells.shape[1], *order, *split(self.old), *roots, *prior, key, self.new, rest)
+        ``eta`` is room for the predictors, ``z`` has the plain numbers.
+        """
+
+    @abstractmethod
+    def _changed(self, numbers: Array) -> Draw:
+        """Return the draw with the new units."""
+
+
+class _Raters(_Folding):
+    """New units with thresholds of their own."""
+
+    def __init__(self, draw: Draw, cells: Cells, features: Array, seed: tuple[int, int]) -> None:
+        super().__init__(draw, cells, features, draw.priors[0], seed)
+        self.items, self.roots = split(self._padded(draw.items)), np.sqrt(draw.item_noise)
+        shape = len(self.new), draw.threshold_prior.center.shape[1]
+        self.thresholds = np.full(shape, FAR_THRESHOLD, np.float32)
+        self.thresholds[:, 0] = -FAR_THRESHOLD
+        for unit, (kind, levels) in enumerate(zip(cells.kind, cells.levels, strict=True)):
+            self.thresholds[unit, 1:levels] = draw.threshold_prior.center[kind, 1:levels]
+
+    def _sweep(self, key: np.uint32, eta: Array, z: Array) -> tuple[Array, NDArray[Any]]:
+        cells, given = self.cells, (0, len(self.new), self.cells.start, self.cells.item)
+        roots = np.sqrt(self.noise), self.roots
+        predict(*given, self.new, *self.items, eta)
         if not self.binary:
-            counts: NDArray[Any] = cells.counts[0 if self.raters else 1]
-            self.noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest)).astype(np.float32)
+            self._move_thresholds(roots, eta, key)
+        bounds = cells.symbol, cells.levels, self.thresholds, self.given.factors, *roots, eta, z
+        prior, rest = (self.precision, self.mean, self.used), np.empty(len(self.new), np.float32)
+        draw_raters(*given, *bounds, *self.items, *prior, key, self.new, rest)
+        return rest, cells.counts[0]
 
     def _move_thresholds(self, roots: tuple[Array, Array], eta: Array, key: np.uint32) -> None:
-        """Move the thresholds of new raters, with the factors of the items as they are."""
-        cells, prior, factors = self.cells, self.given.threshold_prior, self.factors
+        """Move the thresholds, with the factors of the items as they are."""
+        cells, prior, factors = self.cells, self.given.threshold_prior, self.given.factors
         center, spread = prior.center.astype(np.float32), prior.spread.astype(np.float32)
         steps, change = np.full_like(self.thresholds, STEP), np.zeros(cells.shape[1], np.float32)
         given = cells.start, cells.item, cells.symbol, cells.levels, cells.kind, self.thresholds
         more = center, spread, steps, False, factors, factors, *roots, eta, key, change
         move_thresholds(0, cells.shape[0], *given, *more)
 
-    def _latent(self) -> Array:
-        """Latent values to start from: plain numbers are known."""
-        return np.zeros(len(self.cells), np.float32) if self.cells.value is None else self.cells.value.copy()
+    def _changed(self, numbers: Array) -> Draw:
+        thresholds = self.thresholds[:, 1:-1].copy()
+        return replace(self.given, raters=numbers, rater_noise=self.noise, thresholds=thresholds)
+
+
+class _Items(_Folding):
+    """New units across: the thresholds are those of the raters."""
+
+    def __init__(self, draw: Draw, cells: Cells, features: Array, seed: tuple[int, int]) -> None:
+        super().__init__(draw, cells, features, draw.priors[1], seed)
+        self.raters, self.roots = self._padded(draw.raters), np.sqrt(draw.rater_noise)
+        edges = np.full((len(draw.thresholds), 1), FAR_THRESHOLD, np.float32)
+        self.thresholds = np.hstack([-edges, draw.thresholds, edges])
+        shock = np.random.default_rng((*seed, 0)).standard_normal(len(self.new)) * (cells.counts[1] == 0)
+        self.factors = np.exp(draw.threshold_prior.factor_spread * shock).astype(np.float32)
+
+    def _sweep(self, key: np.uint32, eta: Array, z: Array) -> tuple[Array, NDArray[Any]]:
+        cells, roots = self.cells, (self.roots, np.sqrt(self.noise))
+        given = 0, len(self.raters), cells.start, cells.item
+        predict(*given, self.raters, *split(self.new), eta)
+        space = np.empty((4, len(cells)), np.float32)
+        bounds = cells.symbol, cells.levels, self.thresholds, self.factors
+        draw_latent(*given, *bounds, *roots, eta, key, space, z)
+        order = cells.item_start, cells.rater, cells.position, z
+        prior, rest = (self.precision, self.mean, self.used), np.empty(len(self.new), np.float32)
+        draw_items(0, len(self.new), *order, *split(self.raters), *roots, *prior, key, self.new, rest)
+        return rest, cells.counts[1]
+
+    def _changed(self, numbers: Array) -> Draw:
+        return replace(self.given, items=numbers, item_noise=self.noise, factors=self.factors)

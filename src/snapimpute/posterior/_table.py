@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
+from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._covariance import Column
-from snapimpute.posterior._features import MaskMap
+from snapimpute.posterior._features import Features, SideMap
 
 
-@stored("posterior frame", "schema", "by_rows", "centers", "scales", "mask")
+@stored("posterior frame", "schema", "by_rows", "centers", "scales", "row_side", "column_side")
 @dataclass(frozen=True, eq=False)
 class Frame:
     """Everything that turns a table with these columns into cells of the sampler.
@@ -29,18 +32,21 @@ class Frame:
         True where rows have thresholds of their own, False where columns have.
     centers, scales : arrays of shape (columns,)
         Mean and standard deviation of columns of plain numbers; 0 and 1 of others.
-    mask : MaskMap
-        Makes features of the known cells.
+    row_side, column_side : SideMap
+        Make features of known cells, and hold those that a user brought.
     """
 
     schema: ColumnSchema
     by_rows: bool
     centers: Array
     scales: Array
-    mask: MaskMap
+    row_side: SideMap
+    column_side: SideMap
 
     @classmethod
-    def of(cls, observations: Observations, schema: ColumnSchema, by_rows: bool, mask: MaskMap) -> Frame:
+    def of(
+        cls, observations: Observations, schema: ColumnSchema, by_rows: bool, sides: tuple[SideMap, SideMap]
+    ) -> Frame:
         """Standardise the columns of plain numbers."""
         centers, scales = np.zeros(observations.shape[1]), np.ones(observations.shape[1])
         for j in np.flatnonzero(numbers_of(schema)):
@@ -48,7 +54,13 @@ class Frame:
             if values.size:
                 centers[j], spread = float(values.mean()), float(values.std())
                 scales[j] = spread if spread > 0 else 1.0
-        return cls(schema, by_rows, centers, scales, mask)
+        return cls(schema, by_rows, centers, scales, *sides)
+
+    def features(self, observations: Observations) -> tuple[Features, Features]:
+        """Return the features of raters and of items."""
+        rows, cols = observations.rows, observations.cols
+        of_rows, of_columns = self.row_side.features(rows, cols), self.column_side.features(cols, rows)
+        return (of_rows, of_columns) if self.by_rows else (of_columns, of_rows)
 
     @property
     def levels(self) -> NDArray[np.int64]:
@@ -79,7 +91,10 @@ class Frame:
         return Cells.of(cols, rows, symbols, (n, m), self.levels, np.maximum(self.schema.which, 0), values)
 
     def columns(self, observations: Observations) -> tuple[list[Column], dict[int, Array]]:
-        """Return the cells of each column, and the standardised numbers of columns that have them."""
+        """Return the cells of each column, and the standardised numbers of columns that have them.
+
+        Features of the rows follow as columns of plain numbers. A row without features lacks these cells.
+        """
         symbols, values = self.symbols(observations)
         order = np.lexsort((observations.rows, symbols, observations.cols))
         ends = np.searchsorted(observations.cols[order], np.arange(observations.shape[1] + 1))
@@ -91,7 +106,34 @@ class Frame:
             out.append(Column(known, symbols[inside].astype(np.uint8), missing, int(levels[j])))
             if values is not None and levels[j] == 0:
                 numbers[j] = values[inside]
+        for values_of in self.row_side.numbers().T:
+            known = np.flatnonzero(~np.isnan(values_of))
+            numbers[len(out)] = values_of[known]
+            out.append(Column(known, np.zeros(known.size, np.uint8), np.setdiff1d(every, known), 0))
         return out, numbers
+
+    def with_rows(self, given: Any, observations: Observations) -> Frame:
+        """Return the frame with what is given of other rows."""
+        return replace(self, row_side=self.row_side.of(given, observations.shape[0], observations.row_labels))
+
+    def with_columns(self, alphabet: AlphabetLike | None, given: Any, observations: Observations) -> Frame:
+        """Return the frame of new columns across the same rows."""
+        kinds, count = self.schema.kinds, observations.shape[1]
+        wanted = kinds[0] if alphabet is None and len(kinds) == 1 else _alphabet(alphabet)
+        if wanted not in kinds or (alphabet is None and len(kinds) > 1):
+            told = f"new columns need one of the alphabets of the fit, which are {', '.join(map(repr, kinds))}"
+            raise ArgumentError("alphabet", alphabet, f"{told}; got {alphabet!r}")
+        schema = ColumnSchema(kinds, np.full(count, kinds.index(wanted)))
+        sides = self.row_side, self.column_side.of(given, count, observations.col_labels)
+        return Frame.of(observations, schema, self.by_rows, sides)
+
+    def taking(self, which: NDArray[Any]) -> Frame:
+        """Return the frame of some of the rows."""
+        return replace(self, row_side=self.row_side.take(which))
+
+
+def _alphabet(given: AlphabetLike | None) -> Alphabet | None:
+    return None if given is None else Alphabet.of(given)
 
 
 def numbers_of(schema: ColumnSchema) -> NDArray[np.bool_]:

@@ -12,12 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
+from snapimpute.data.alphabet import AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.posterior._answers import Answers, CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceDraw
 from snapimpute.posterior._draws import Draws
-from snapimpute.posterior._features import MaskMap
+from snapimpute.posterior._features import MaskMap, SideMap
+from snapimpute.posterior._given import Given
 from snapimpute.posterior._low_rank import ThresholdPrior
 from snapimpute.posterior._table import Frame
 from snapimpute.posterior._units import UnitPrior
@@ -212,13 +214,15 @@ class PosteriorFit:
         out[known] = observed.values[place[known]]
         return known, out
 
-    def fold_in(self, observations: Observations, *, random_state: int = 0) -> PosteriorFit:
-        """Return the answers for new rows with the same columns, by their known cells.
+    def fold_in(self, observations: Observations, *, row_features: Any = None, random_state: int = 0) -> PosteriorFit:
+        """Return the answers for new rows with the same columns, by their known cells and features.
 
         Parameters
         ----------
         observations : Observations
             Of the new rows.
+        row_features : array, frame, sparse matrix or dict, optional
+            Features of the new rows, as the fit had them; without any, the new rows count as average.
         random_state : int
         """
         if observations.shape[1] != self.observations.shape[1]:
@@ -226,9 +230,39 @@ class PosteriorFit:
                 f"the new rows have {observations.shape[1]} columns, the fitted table {self.observations.shape[1]}: "
                 f"give the same columns in the same order"
             )
-        answers = self.answers.folded(self.frame, observations, random_state)
-        completion = None if self.completion is None else self.completion.of_new_rows()
-        return PosteriorFit(self.frame, answers, observations, (), self.status, completion)
+        frame = self.frame.with_rows(row_features, observations)
+        answers = self.answers.folded(frame, observations, random_state)
+        completion = None if self.completion is None else self.completion.of_new_rows(self.frame.row_side)
+        return PosteriorFit(frame, answers, observations, (), self.status, completion)
+
+    def fold_in_columns(
+        self,
+        observations: Observations,
+        alphabet: AlphabetLike | None = None,
+        *,
+        column_features: Any = None,
+        random_state: int = 0,
+    ) -> PosteriorFit:
+        """Return the answers for new columns across the same rows, by their known cells and features.
+
+        Parameters
+        ----------
+        observations : Observations
+            Of the new columns, in the rows of the fit.
+        alphabet : Alphabet or what makes one, optional
+            One of those of the fit; may be left out where all columns have the same.
+        column_features : array, frame, sparse matrix or dict, optional
+            Features of the new columns, as the fit had them.
+        random_state : int
+        """
+        if observations.shape[0] != self.observations.shape[0]:
+            raise ValueError(
+                f"the new columns have {observations.shape[0]} rows, the fitted table {self.observations.shape[0]}: "
+                f"give the same rows in the same order"
+            )
+        frame = self.frame.with_columns(alphabet, column_features, observations)
+        answers = self.answers.folded_columns(frame, observations, random_state)
+        return PosteriorFit(frame, answers, observations, (), self.status)
 
 
 POSTERIOR_KINDS: tuple[type, ...] = (
@@ -237,9 +271,11 @@ POSTERIOR_KINDS: tuple[type, ...] = (
     CovarianceDraw,
     Draws,
     Frame,
+    Given,
     LowRankAnswers,
     MaskMap,
     PosteriorFit,
+    SideMap,
     Sweep,
     ThresholdPrior,
     UnitPrior,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.base.types import Array
@@ -18,7 +19,8 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._answers import LowRankAnswers
 from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceChain
-from snapimpute.posterior._features import mask_features, no_features
+from snapimpute.posterior._features import side_maps
+from snapimpute.posterior._given import Sides, further_features, given_features
 from snapimpute.posterior._low_rank import Chain, Parts
 from snapimpute.posterior._run import CovarianceRun, LowRankRun, Run
 from snapimpute.posterior._table import Frame
@@ -104,6 +106,8 @@ class Posterior:
         observations: Observations,
         alphabet: AlphabetLike | ColumnSchema,
         *,
+        row_features: Any = None,
+        column_features: Any = None,
         time_limit: float | None = None,
         callback: Callable[[Sweep], Any] | None = None,
     ) -> PosteriorFit:
@@ -113,6 +117,10 @@ class Posterior:
         ----------
         observations : Observations
         alphabet : Alphabet, what makes one, or ColumnSchema
+        row_features, column_features : array, frame, sparse matrix or dict, optional
+            One line for each row, or column: numbers, categories (text, booleans), sets of tags, dates. They go by
+            label where both sides have labels, else by position. A dict goes from labels to the features of each.
+            A full covariance takes features of rows only.
         time_limit : float, optional
             Seconds after which the draws so far are kept.
         callback : callable, optional
@@ -121,9 +129,11 @@ class Posterior:
         self._check(observations)
         schema = _schema(alphabet, observations.shape[1])
         with single_threaded_blas():
-            chosen = self._settled(observations, schema)
-            fit = chosen._run(observations, schema).finish(time_limit, callback)
-        return replace(fit, completion=self._completion(observations, chosen.covariance))
+            given = given_features(observations, row_features, column_features)
+            able = self._able_to_take(given)
+            chosen = able._settled(observations, schema, given)
+            fit = chosen._run(observations, schema, given).finish(time_limit, callback)
+        return replace(fit, completion=able._completion(observations, chosen.covariance))
 
     def _completion(self, observations: Observations, chosen: Covariance) -> Completion | None:
         """Complete a narrow table by the full covariance, though low rank predicts as well: it keeps every link."""
@@ -136,26 +146,29 @@ class Posterior:
         fit: PosteriorFit,
         observations: Observations,
         *,
+        row_features: Any = None,
+        column_features: Any = None,
         time_limit: float | None = None,
         callback: Callable[[Sweep], Any] | None = None,
     ) -> PosteriorFit:
-        """Go on from a fit with a table that has more known cells, and perhaps more rows.
+        """Go on from a fit with a table that has more known cells, and perhaps more rows or columns.
+
+        A full covariance takes no further columns, nor does a table whose columns differ in kind.
 
         Parameters
         ----------
         fit : PosteriorFit
         observations : Observations
             All known cells, those of the fit included.
+        row_features, column_features : array, frame, sparse matrix or dict, optional
+            Features of the further rows and columns alone; those of the fit keep theirs.
         time_limit, callback
             As in `fit`.
         """
         self._check(observations)
-        schema = fit.frame.schema
-        if observations.shape[1] != fit.observations.shape[1] or observations.shape[0] < fit.observations.shape[0]:
-            raise ValueError(
-                f"update goes on with the same columns and at least the same rows: the fit is of "
-                f"{fit.observations.shape}, the table of {observations.shape}"
-            )
+        schema = _grown(fit, observations)
+        old = fit.frame.row_side.given, fit.frame.column_side.given
+        given = further_features(old, observations, row_features, column_features)
         low_rank, draws = isinstance(fit.answers, LowRankAnswers), fit.answers.draws
         chosen = replace(
             self,
@@ -164,7 +177,7 @@ class Posterior:
             rank=draws.raters.shape[2] - 1 if low_rank else "auto",
         )
         with single_threaded_blas():
-            run = chosen._run(observations, schema)
+            run = chosen._run(observations, schema, given)
             run.resume(draws[len(draws) - 1])
             updated = run.finish(time_limit, callback)
         return replace(updated, completion=self._completion(observations, chosen.covariance))
@@ -184,7 +197,16 @@ class Posterior:
         if self.covariance == "full" and self.thresholds == "rows":
             raise ValueError('thresholds="rows" needs covariance="low-rank": a full covariance has them by column')
 
-    def _settled(self, observations: Observations, schema: ColumnSchema) -> Posterior:
+    def _able_to_take(self, given: Sides) -> Posterior:
+        """Return the model with a covariance that can take the features given."""
+        if not given[1]:
+            return self
+        if self.covariance == "full":
+            told = 'column_features need covariance="low-rank": a full covariance has every column stand for itself'
+            raise ArgumentError("column_features", None, told)
+        return replace(self, covariance="low-rank")
+
+    def _settled(self, observations: Observations, schema: ColumnSchema, given: Sides) -> Posterior:
         """Choose the covariance and the side of the thresholds by short runs, scored on held-out cells."""
         tried = [
             replace(self, covariance=covariance, thresholds=side)
@@ -194,7 +216,7 @@ class Posterior:
         if len(tried) == 1:
             return tried[0]
         kept, held = observations.split(HELD_OUT, random_state=self.random_state)
-        losses = [replace(one, sweeps=SHORT_SWEEPS)._losses(kept, held, schema) for one in tried]
+        losses = [replace(one, sweeps=SHORT_SWEEPS)._losses(kept, held, schema, given) for one in tried]
         best = 0
         for one in range(1, len(tried)):
             gain = losses[best] - losses[one]
@@ -221,9 +243,9 @@ class Posterior:
             return ("columns",)
         return ("rows", "columns") if observations.density < DENSE else ("columns", "rows")
 
-    def _losses(self, kept: Observations, held: Observations, schema: ColumnSchema) -> Array:
+    def _losses(self, kept: Observations, held: Observations, schema: ColumnSchema, given: Sides) -> Array:
         """Negative log-probabilities of the held-out symbols after a run on the kept cells."""
-        fit, found = self._run(kept, schema).finish(None, None), []
+        fit, found = self._run(kept, schema, given).finish(None, None), []
         for kind, alphabet in enumerate(schema.kinds):
             inside = schema.inside(kind, held.cols)
             rows, cols, values = held.rows[inside], held.cols[inside], held.values[inside]
@@ -232,38 +254,34 @@ class Posterior:
                 found.append(-np.log(np.maximum(p, 1e-12)))
         return np.concatenate(found) if found else np.zeros(1)
 
-    def _run(self, observations: Observations, schema: ColumnSchema) -> Run:
+    def _run(self, observations: Observations, schema: ColumnSchema, given: Sides) -> Run:
         """Build the run of a model that is settled."""
         by_rows = self.thresholds == "rows" and self.covariance != "full"
         if by_rows and schema.one is None:
             raise ValueError('thresholds="rows" needs one alphabet for all columns: use "columns"')
         full = self.covariance == "full"
-        of_rows, of_columns, mask = (
-            mask_features(observations, seed=self.random_state)
-            if self.mask and not full
-            else no_features(observations.shape)
-        )
-        frame = Frame.of(observations, schema, by_rows, mask)
+        sides = side_maps(observations, given, mask=self.mask and not full, seed=self.random_state)
+        frame = Frame.of(observations, schema, by_rows, sides)
         binary = bool((frame.levels == 2).all()) and not full
         sweeps = (BINARY_SWEEPS if binary else SWEEPS) if self.sweeps == "auto" else int(self.sweeps)
         burn_in = min(BINARY_BURN_IN if binary else BURN_IN, sweeps // 2)
-        given = frame, observations, sweeps, burn_in
+        task = frame, observations, sweeps, burn_in
         options = {"until_exact": self.sweeps == "auto", "seed": self.random_state}
         if full:
             columns, numbers = frame.columns(observations)
-            chain = CovarianceChain(observations.shape, columns, numbers, seed=self.random_state, burn_in=burn_in)
-            return CovarianceRun(chain, *given, **options)
+            shape = observations.shape[0], len(columns)
+            chain = CovarianceChain(shape, columns, numbers, seed=self.random_state, burn_in=burn_in)
+            return CovarianceRun(chain, *task, **options)
         parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors)
-        pair = (of_rows, of_columns) if by_rows else (of_columns, of_rows)
         low_rank = Chain(
             frame.cells(observations),
             self.rank_of(observations),
-            pair,
+            frame.features(observations),
             seed=self.random_state,
             burn_in=burn_in,
             parts=parts,
         )
-        return LowRankRun(low_rank, *given, **options)
+        return LowRankRun(low_rank, *task, **options)
 
     def rank_of(self, observations: Observations) -> int:
         """Return the number of factors for a table: more where many cells are known."""
@@ -273,6 +291,18 @@ class Posterior:
         per_unit = len(observations) / sum(observations.shape)
         large = len(observations) >= LARGE_CELLS and per_unit >= LARGE_PER_UNIT
         return min(LARGE_RANK if large else RANK, most)
+
+
+def _grown(fit: PosteriorFit, observations: Observations) -> ColumnSchema:
+    """Return the columns of a table that holds that of the fit."""
+    schema, (m, n), shape = fit.frame.schema, fit.observations.shape, observations.shape
+    may_widen = schema.one is not None and isinstance(fit.answers, LowRankAnswers)
+    if shape[0] < m or shape[1] < n or (shape[1] > n and not may_widen):
+        raise ValueError(
+            f"update goes on with at least the rows and {'' if may_widen else 'exactly '}the columns of the fit: "
+            f"that is of {(m, n)}, the table of {shape}"
+        )
+    return schema.widened(shape[1] - n)
 
 
 def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
