@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
+from snapimpute.posterior import _asked
+from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._gram import add_cells, padded, sums_length
 from snapimpute.posterior._passes import predict, split
 from snapimpute.posterior._solve import solve_space, solve_units
@@ -83,6 +86,26 @@ def test_predictors(rank):
     expected = raters[who, 0] + items[item, 0] + (raters[who, 1:] * items[item, 1:]).sum(axis=1)
     np.testing.assert_allclose(eta[: start[5]], expected[: start[5]], atol=1e-5)
     assert np.isnan(eta[start[5] :]).all()
+
+
+@pytest.mark.parametrize("rank", [3, 20])
+def test_probabilities_of_cells_in_any_order(rank, monkeypatch):
+    """Cells asked for in any order and twice, computed in parts, have the average probabilities of all draws."""
+    monkeypatch.setattr(_asked, "CELLS", 7)
+    monkeypatch.setattr(_asked, "CELLS_AN_ITEM", 0)
+    rng, draws, m, n = np.random.default_rng(0), 3, 12, 9
+    raters, items = (rng.normal(0, 0.5, (draws, size, rank + 1)).astype(np.float32) for size in (m, n))
+    noises = [rng.uniform(0.5, 2, (draws, size)).astype(np.float32) for size in (m, n)]
+    thresholds = np.sort(rng.normal(size=(draws, m, 3)), axis=2).astype(np.float32)
+    factors = rng.uniform(0.5, 2, (draws, n)).astype(np.float32)
+    found = Draws(raters, items, *noises, thresholds, factors, np.full(m, 4))
+    r, c = rng.integers(0, m - 1, 60), rng.integers(1, n, 60)
+    eta = raters[:, r, :1] + items[:, c, :1] + (raters[:, r, 1:] * items[:, c, 1:]).sum(axis=2, keepdims=True)
+    root = np.sqrt(noises[0][:, r] * noises[1][:, c])[:, :, None]
+    below = ndtr(root * (factors[:, c, None] * thresholds[:, r] - eta))
+    expected = np.diff(np.concatenate([0 * below[..., :1], below, 0 * below[..., :1] + 1], axis=2), axis=2)
+    np.testing.assert_allclose(found.probabilities(r, c), expected.mean(axis=0), atol=1e-5)
+    assert found.probabilities(r[:0], c[:0]).shape == (0, 4)
 
 
 def test_fewer_units_than_lanes():

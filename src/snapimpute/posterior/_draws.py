@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.base.files import stored
-from snapimpute.base.threads import cut, run_parts
+from snapimpute.base.threads import run_parts
 from snapimpute.base.types import Array
+from snapimpute.posterior._asked import Asked, add_probabilities
 from snapimpute.posterior._low_rank import Draw, ThresholdPrior
-from snapimpute.posterior._passes import add_probabilities
 from snapimpute.posterior._units import UnitPrior
-
-CELLS = 1024
-"""Cells asked for that are computed together."""
 
 
 @stored(
@@ -85,15 +82,15 @@ class Draws:
 
     def probabilities(self, rater: NDArray[Any], item: NDArray[Any]) -> Array:
         """Average the probability of each symbol at the cells, one row a cell; 0 beyond the levels of a rater."""
-        symbols = self.thresholds.shape[2] + 1
+        asked, symbols = Asked.of(rater, item), self.thresholds.shape[2] + 1
+        question = asked.raters, asked.items, asked.start, asked.item, asked.order
         out = np.zeros((rater.size, symbols), np.float32)
-        given = rater.astype(np.int64), item.astype(np.int64), self.raters, self.items
-        more = np.sqrt(self.rater_noise), np.sqrt(self.item_noise), self.thresholds, self.factors
+        given = question, self.raters, self.items, np.sqrt(self.rater_noise), np.sqrt(self.item_noise)
 
-        def work(start: int, stop: int) -> None:
-            add_probabilities(start, stop, *given, *more, out)
+        def work(first: int, last: int) -> None:
+            add_probabilities(first, last, *given, self.thresholds, self.factors, out)
 
-        run_parts(work, cut(rater.size, CELLS), 50.0 * rater.size * symbols * len(self))
+        run_parts(work, asked.parts(), 50.0 * rater.size * symbols * len(self))
         shares: Array = out / out.sum(axis=1, keepdims=True)
         return shares
 

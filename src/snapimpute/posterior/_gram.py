@@ -10,7 +10,8 @@ from snapimpute.posterior._intervals import kernel
 from snapimpute.posterior._vectors import LANES, Writer, intrinsic, written
 
 
-def padded(numbers: int) -> int:
+@kernel
+def padded(numbers):
     """Numbers of a unit with those that fill its last vector."""
     return -(-numbers // LANES) * LANES
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from snapimpute.base.types import Array
-from snapimpute.posterior._functions import below
 from snapimpute.posterior._gram import add_cells, sums_length, sums_of_products
 from snapimpute.posterior._intervals import ITEMS, RATERS, between_thresholds, kernel
 from snapimpute.posterior._solve import solve_space, solve_units
@@ -172,36 +171,3 @@ def draw_items(
         solve_units(count, used, width, sums, ridge, mean, key, ITEMS, first, numbers, rest, solving)
         for j in range(first, first + count):
             rest[j] /= item_root[j] * item_root[j]
-
-
-@kernel
-def add_probabilities(start, stop, rater, item, left, right, left_root, right_root, thresholds, factors, out):
-    """Add up P(symbol) over draws for cells start … stop."""
-    count, symbols = stop - start, thresholds.shape[2] + 1
-    eta, size, bound = np.empty(count, np.float32), np.empty(count, np.float32), np.empty(count, np.float32)
-    before = np.empty(count, np.float32)
-    sums = np.zeros((symbols, count), np.float32)
-    for d in range(left.shape[0]):
-        for k in range(count):
-            i, j = rater[start + k], item[start + k]
-            total = left[d, i, 0] + right[d, j, 0]
-            for f in range(1, left.shape[2]):
-                total += left[d, i, f] * right[d, j, f]
-            eta[k] = total
-            size[k] = left_root[d, i] * right_root[d, j]
-            before[k] = np.float32(0)
-        for s in range(symbols - 1):
-            for k in range(count):
-                bound[k] = factors[d, item[start + k]] * thresholds[d, rater[start + k], s]
-            row = sums[s]
-            for k in range(count):
-                bound[k] = below(size[k] * (bound[k] - eta[k]))
-            for k in range(count):
-                row[k] += bound[k] - before[k]
-            for k in range(count):
-                before[k] = bound[k]
-        for k in range(count):
-            sums[symbols - 1, k] += np.float32(1) - before[k]
-    for k in range(count):
-        for s in range(symbols):
-            out[start + k, s] = max(sums[s, k], np.float32(0))
