@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from snapimpute import penalties, solvers
     from snapimpute.backends import cluster
     from snapimpute.data import datasets
-    from snapimpute.data.alphabet import Alphabet
+    from snapimpute.data.alphabet import Alphabet, Nominal
     from snapimpute.data.observations import Observations
     from snapimpute.estimator import tuning
     from snapimpute.estimator.evaluation import evaluate
@@ -52,6 +52,7 @@ _MODULES = {
 
 _NAMES = {
     "Alphabet": "data.alphabet",
+    "Nominal": "data.alphabet",
     "Observations": "data.observations",
     "LowRank": "linalg",
     "Posterior": "posterior",
@@ -100,6 +101,7 @@ __all__ = [
     "LogSum",
     "LowRank",
     "Lp",
+    "Nominal",
     "Nuclear",
     "Observations",
     "Posterior",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapimpute import Alphabet
+from snapimpute import Alphabet, Nominal
 from snapimpute.data.alphabet import MAX_SYMBOLS
 
 quick = settings(max_examples=60, deadline=None)  # a slow machine is no failure
@@ -539,3 +539,19 @@ def test_frequencies_refuse_what_is_no_symbol(values, message):
     """No values, a value off the alphabet and NaN are refused; the first is named with all its digits."""
     with pytest.raises(ValueError, match=message):
         Alphabet.of("1:3").frequencies(values)
+
+
+# -------------------------------------------------------------------- categories
+def test_categories_are_no_ordered_alphabet():
+    """Names keep their order, codes are sorted; categories equal only categories, and no number is near another."""
+    colours = Nominal(["red", "green", "blue"])
+    assert colours.labels == ("red", "green", "blue")
+    assert repr(colours) == "Nominal(['red', 'green', 'blue'])"
+    assert Nominal([3, 1, 2]).symbols.tolist() == [1, 2, 3]
+    assert colours != Alphabet.of(["red", "green", "blue"])
+    assert colours == Nominal(colours.symbols, colours.labels) == Nominal.of(["red", "green", "blue"])
+    assert Alphabet.of(colours) is colours
+    assert Nominal.of(colours) is colours
+    assert Nominal(Alphabet.of("1:3")) == Nominal([1, 2, 3])
+    with pytest.raises(ValueError, match="labels of an alphabet must differ, got 'a' twice"):
+        Nominal(["a", "a"])

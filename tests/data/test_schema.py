@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapimpute import Alphabet, SnapImputer
+from snapimpute.data.alphabet import Nominal
 from snapimpute.data.schema import MOST_LEVELS, SPREADS, ColumnSchema, Levels
 from snapimpute.data.tables import read_table
 
@@ -260,12 +261,33 @@ def test_the_order_of_two_labels_does_not_matter_that_of_three_does():
     """Two labels are taken in the order of letters; of three or more the order is asked for, and how to give it."""
     assert inferred([["yes"], ["no"]]) == [YESNO]
     assert inferred([["yes"], ["yes"]]) == [Alphabet.of(["yes"])]
-    for X in ([["lo"], ["mid"], ["hi"]], pd.DataFrame({"a": pd.Categorical(["lo", "mid", "hi"])})):
-        message = "found the labels 'hi', 'lo', 'mid', but not their order: give them from lowest to highest"
-        with pytest.raises(ValueError, match=message):
-            read_table(X, "infer")
+    message = "found the labels 'hi', 'lo', 'mid', but not their order: give them from lowest to highest"
+    with pytest.raises(ValueError, match=message):
+        read_table([["lo"], ["mid"], ["hi"]], "infer")
     with pytest.raises(ValueError, match="found the labels 'a', 'b', 'c'"):
         read_table([["a", "b"], ["b", "c"]], "infer")
+
+
+@pytest.mark.parametrize(
+    ("X", "categories"),
+    [
+        (pd.DataFrame({"a": pd.Categorical(["lo", None], ["lo", "mid", "hi"])}), ["lo", "mid", "hi"]),
+        (pl.DataFrame({"a": pl.Series(["lo", None, "mid", "hi"], dtype=pl.Categorical)}), ["hi", "lo", "mid"]),
+        (pa.table({"a": pa.array(["lo", None, "mid", "hi"]).dictionary_encode()}), ["hi", "lo", "mid"]),
+    ],
+    ids=["pandas", "polars", "arrow"],
+)
+def test_a_categorical_without_order_has_categories(X, categories):
+    """Three or more categories without order are nominal: all that pandas declares, else those of cells."""
+    assert inferred(X) == [Nominal(categories)]
+
+
+def test_columns_of_categories_share_them_only_if_they_are_the_same():
+    """Equal categories in equal order are one kind; columns with others have their own."""
+    make = lambda *some: pd.DataFrame({k: pd.Categorical([one[0], None], one) for k, one in enumerate(some)})  # noqa: E731
+    assert read_table(make(list("abc"), list("abc")), "infer").schema.one == Nominal(list("abc"))
+    assert inferred(make(list("abc"), list("xyz"))) == [Nominal(list("abc")), Nominal(list("xyz"))]
+    assert inferred(make(list("ab"), list("ba"))) == [Alphabet.of(["a", "b"])] * 2  # two need no order
 
 
 def test_levels():

@@ -53,6 +53,7 @@ PINNED: dict[str, str] = {
     "low-rank matrix": "U s V",
     "model": "schema scale x base shown offsets discrete shrink rule log_odds",
     "model specification": "alphabet spectral discrete center weights damping theta",
+    "nominal alphabet": "symbols labels",
     "objective terms": "fit spectral discrete constrained",
     "observations": "rows cols values shape row_labels col_labels",
     "offset model": "center mean col_biases damping cold",

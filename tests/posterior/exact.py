@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri, psi
 
 from snapimpute.posterior import _low_rank, _noise, _units
 from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._choices import Choices, shares_of
 from snapimpute.posterior._covariance import Column, CovarianceChain, wishart
 from snapimpute.posterior._features import Features
 from snapimpute.posterior._low_rank import Chain, Parts
@@ -46,22 +47,39 @@ def ordered(centers: np.ndarray, raters: int, rng: np.random.Generator) -> tuple
 
 @dataclass(frozen=True)
 class LowRankWorld:
-    """A design of known cells; the first raters use ``symbols`` symbols, the last ``numbers`` plain numbers."""
+    """A design of known cells; the first raters use ``symbols`` symbols, the last ``numbers`` plain numbers.
+
+    Between them one column has ``categories`` without order, and as many raters.
+    """
 
     shape: tuple[int, int] = (8, 5)
     symbols: int = 3
     rank: int = 1
     numbers: int = 2
+    categories: int = 0
+
+    @property
+    def ordinal(self) -> int:
+        """Number of raters with thresholds."""
+        return self.shape[0] - self.numbers - self.categories
+
+    @property
+    def chosen(self) -> slice:
+        """Raters that stand for categories."""
+        return slice(self.ordinal, self.ordinal + self.categories)
 
     @property
     def known(self) -> np.ndarray:
-        """All cells but some on a diagonal."""
+        """All cells but some on a diagonal; those of categories together."""
         i, j = np.indices(self.shape)
-        return (i + j) % 5 != 0
+        known = (i + j) % 5 != 0
+        if self.categories:
+            known[self.chosen] = known[self.ordinal]
+        return known
 
     @property
     def levels(self) -> np.ndarray:
-        return np.where(np.arange(self.shape[0]) < self.shape[0] - self.numbers, self.symbols, 0)
+        return np.where(np.arange(self.shape[0]) < self.ordinal, self.symbols, 0)
 
     def drawn(self, seed: int, rng: np.random.Generator) -> Chain:
         """A chain whose parameters come from the prior, and whose cells come from these."""
@@ -72,6 +90,7 @@ class LowRankWorld:
         chain.steps[:], chain.factor_steps[:] = 0.6, 0.4
         for side, level in ((chain.raters, chain.binary), (chain.items, False)):
             self.draw_side(side, rng, level=level)
+        chain.raters.noise[self.chosen] = 1.0
         if not chain.binary:
             self._draw_thresholds(chain, rng)
         self.observe(chain, rng)
@@ -84,8 +103,13 @@ class LowRankWorld:
 
     def _cells(self, symbols: np.ndarray, values: np.ndarray) -> Cells:
         raters, items = np.nonzero(self.known)
-        kind = (self.levels == 0).astype(np.int64)
-        return Cells.of(raters, items, symbols, self.shape, self.levels, kind, values)
+        kind, choices = (self.levels == 0).astype(np.int64), None
+        if self.categories:
+            every = np.full(self.shape, -np.inf)
+            every[self.known] = values
+            seen = every[self.chosen].argmax(axis=0)[self.known[self.ordinal]]
+            choices = Choices.of([self.ordinal], [self.categories], [seen])
+        return Cells.of(raters, items, symbols, self.shape, self.levels, kind, values, choices)
 
     def draw_side(self, side: Side, rng: np.random.Generator, *, level: bool) -> None:
         used = self.rank + 1
@@ -103,7 +127,7 @@ class LowRankWorld:
             side.noise = rng.gamma(NOISE_SHAPE / 2, 2 / NOISE_SHAPE, len(side.numbers)).astype(np.float32)
 
     def _draw_thresholds(self, chain: Chain, rng: np.random.Generator) -> None:
-        top, raters = self.symbols, self.shape[0] - self.numbers
+        top, raters = self.symbols, self.ordinal
         centers = ndtri(np.arange(1, top) / top)
         chain.center[0, 1:top], chain.spread[0, 1:top], own = ordered(centers, raters, rng)
         chain.thresholds[:raters, 1:top] = own
@@ -154,6 +178,15 @@ def low_rank_numbers(chain: Chain) -> dict[str, float]:
     found |= {f"common g_{t}": chain.center[0, t] for t in range(1, chain.thresholds.shape[1] - 1)}
     found |= {f"ω_{t}": chain.spread[0, t] for t in range(1, chain.thresholds.shape[1] - 1)}
     return {name: float(value) for name, value in (found | {"ω_κ": chain.factor_spread}).items()}
+
+
+def category_numbers(chain: Chain) -> dict[str, float]:
+    """Say of a chain what `low_rank_numbers` says, and of a column of categories beside."""
+    first = int(chain.cells.choices.table[0, 0])
+    eta, size = predicted(chain)[first : first + 3], precision(chain)[first]
+    found = {"difference of utilities": eta[0, 1] - eta[1, 1], "hidden difference": eta[1, 0] - eta[2, 0]}
+    found |= {f"P of category {c}": share for c, share in enumerate(shares_of(size[1] * eta[:, 1]))}
+    return {name: float(value) for name, value in found.items()} | low_rank_numbers(chain)
 
 
 @dataclass(frozen=True)

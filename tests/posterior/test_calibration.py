@@ -17,6 +17,7 @@ from scipy import stats
 from tests.posterior.exact import (
     CovarianceWorld,
     LowRankWorld,
+    category_numbers,
     covariance_numbers,
     low_rank_numbers,
     use_rates,
@@ -32,7 +33,10 @@ FALSE_ALARM = 5e-5
 """Probability that one test of all its numbers fails by chance; seeds are fixed."""
 
 WORLDS: dict[str, tuple[Any, Any]] = {
-    "low rank, three symbols beside numbers": (LowRankWorld(), low_rank_numbers),
+    "low rank, symbols beside categories and numbers": (
+        LowRankWorld(shape=(8, 7), numbers=1, categories=3),
+        category_numbers,
+    ),
     "low rank, four symbols": (LowRankWorld(shape=(5, 14), symbols=4, rank=2, numbers=0), low_rank_numbers),
     "low rank, two symbols": (LowRankWorld(symbols=2, numbers=0), low_rank_numbers),
     "full covariance": (CovarianceWorld(), covariance_numbers),
@@ -67,8 +71,11 @@ def test_sweeps_and_new_cells_leave_the_prior_as_it_is(name, monkeypatch):
     ("name", "identified"),
     [
         (
-            "low rank, three symbols beside numbers",
-            ["η of a hidden cell", "η of a known cell", "η of a number", "P of a hidden cell", "g_1", "g_2"],
+            "low rank, symbols beside categories and numbers",
+            [
+                *("η of a hidden cell", "η of a known cell", "η of a number", "P of a hidden cell", "g_1", "g_2"),
+                *("difference of utilities", "hidden difference", "P of category 1"),
+            ],
         ),
         (
             "full covariance",

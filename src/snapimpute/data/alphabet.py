@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,6 +50,9 @@ class Alphabet:
 
     symbols: NDArray[np.float64]
     labels: tuple[str, ...] | None = None
+
+    ordered: ClassVar[bool] = True
+    """Whether the symbols have an order; categories have none."""
 
     def __post_init__(self) -> None:
         symbols = _as_floats(self.symbols)
@@ -103,7 +106,7 @@ class Alphabet:
         return iter(self.symbols.tolist())
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Alphabet) or self.labels != other.labels:
+        if not isinstance(other, Alphabet) or self.labels != other.labels or self.ordered != other.ordered:
             return False
         return np.array_equal(self.symbols, other.symbols)
 
@@ -111,7 +114,7 @@ class Alphabet:
         return hash(self.symbols.tobytes())
 
     def __repr__(self) -> str:
-        return f"Alphabet([{self}])"
+        return f"{type(self).__name__}([{self}])"
 
     def __str__(self) -> str:
         names = self.names()
@@ -240,7 +243,59 @@ class Alphabet:
         return np.bincount(self.indices(flat), minlength=len(self)) / flat.size
 
 
+@stored("nominal alphabet", "symbols", "labels")
+class Nominal(Alphabet):
+    """Categories without order, as the alphabet of a table or of a column: colours, parties, languages.
+
+    Only ``method="posterior"`` fits them. Probabilities come in the order of the categories.
+
+    Parameters
+    ----------
+    symbols : list of str, list of numbers, or Alphabet
+        Names, in any order; or numbers that serve as codes, which are sorted.
+    labels : tuple of str, optional
+        Names of the codes, where the symbols are 0, 1, 2, ….
+
+    Examples
+    --------
+    >>> Nominal(["red", "green", "blue"])
+    Nominal(['red', 'green', 'blue'])
+    >>> Nominal(["red", "green", "blue"]) == Alphabet.of(["red", "green", "blue"])
+    False
+    >>> from snapimpute import SnapImputer
+    >>> X = [["red", 1, 5], ["blue", 5, None], [None, 1, 5], ["red", 2, 4], ["blue", 5, 1], ["green", 3, 3]]
+    >>> imputer = SnapImputer({0: Nominal(["red", "green", "blue"]), 1: "1:5", 2: "1:5"}, method="posterior")
+    >>> imputer.fit(X).predict_proba(2, 0).shape
+    (3,)
+    """
+
+    ordered: ClassVar[bool] = False
+
+    def __init__(self, symbols: AlphabetLike, labels: tuple[str, ...] | None = None) -> None:
+        given = Alphabet.of(symbols)
+        super().__init__(given.symbols, given.labels if labels is None else labels)
+
+    @classmethod
+    def of(cls, spec: AlphabetLike) -> Alphabet:
+        """Read categories from all that `Alphabet.of` reads."""
+        return spec if isinstance(spec, cls) else cls(spec)
+
+
 AlphabetLike = Alphabet | str | Sequence[float] | Sequence[str] | NDArray[np.float64]
+
+
+def need_order(*alphabets: Alphabet | None) -> None:
+    """Refuse categories without order where symbols count as numbers."""
+    for one in alphabets:
+        if one is not None and not one.ordered:
+            raise ArgumentError(
+                "alphabet",
+                one,
+                Value("alphabet", one),
+                " has no order, which only the posterior can do without: choose ",
+                Setting("method", "posterior"),
+                ", or give the categories from lowest to highest, as an ordered alphabet",
+            )
 
 
 def is_missing(value: object) -> bool:

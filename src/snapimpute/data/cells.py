@@ -105,6 +105,15 @@ def ordered_categories(series: nw.Series[Any]) -> list[str] | None:
     return None
 
 
+def own_categories(series: nw.Series[Any]) -> list[str] | None:
+    """The categories of a categorical without order: all that pandas declares, else those of its cells."""
+    if not isinstance(series.dtype, nw.Categorical):
+        return None
+    if series.implementation.is_pandas_like():
+        return [str(one) for one in series.to_native().dtype.categories]
+    return sorted({cell for cell in texts(series) if cell is not None})
+
+
 def scattered(series: nw.Series[Any], rows: Index, symbols: Array, alphabet: Alphabet | None) -> nw.Series[Any]:
     """The column with symbols, or what they stand for, written in the given rows; null where they are NaN."""
     labelled = alphabet is not None and alphabet.labels is not None

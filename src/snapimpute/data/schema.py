@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
-from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.data.alphabet import Alphabet, AlphabetLike, Nominal
 
 MOST_LEVELS = 20
 """A column with more different values than that is not taken for discrete by "infer"."""
@@ -24,11 +24,15 @@ SPREADS = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """The different values of a column, how many cells have them, and whether the order of text is meant."""
+    """The different values of a column, how many cells have them, and whether the order of text is meant.
+
+    ``nominal`` is True if the column itself says that its categories have no order.
+    """
 
     values: NDArray[Any]
     count: int
     ordered: bool = False
+    nominal: bool = False
 
     @property
     def few(self) -> bool:
@@ -163,6 +167,12 @@ class ColumnSchema:
         return kinds[self.which]
 
     @cached_property
+    def nominal(self) -> NDArray[np.bool_]:
+        """True if a column holds categories without order."""
+        kinds = np.array([kind is not None and not kind.ordered for kind in self.kinds] + [False])
+        return kinds[self.which]
+
+    @cached_property
     def labelled(self) -> NDArray[np.intp]:
         """The columns whose symbols stand for labels."""
         kinds = np.array([kind is not None and kind.labels is not None for kind in self.kinds] + [False])
@@ -277,13 +287,21 @@ def _union(found: Sequence[Levels]) -> Levels | None:
     if all(one.ordered for one in found):
         same = all(np.array_equal(one.values, first.values) for one in found)
         return Levels(first.values, count, ordered=True) if same else None
-    return Levels(np.unique(np.concatenate([one.values for one in found])), count)
+    values = np.unique(np.concatenate([one.values for one in found]))
+    if values.size > 2 and any(one.nominal for one in found):
+        same = all(one.nominal and np.array_equal(one.values, first.values) for one in found)
+        return Levels(first.values, count, nominal=True) if same else None
+    return Levels(values, count)
 
 
 def _from_levels(levels: Levels) -> Alphabet:
     if levels.values.dtype.kind not in "OU":
         return Alphabet(levels.values.astype(np.float64))
     labels = [str(one) for one in levels.values]
+    if len(labels) <= 2 and levels.nominal:
+        return Alphabet.of(sorted(labels))
+    if levels.nominal:
+        return Nominal(labels)
     if len(labels) > 2 and not levels.ordered:
         raise ArgumentError(
             "alphabet",
@@ -291,6 +309,6 @@ def _from_levels(levels: Levels) -> Alphabet:
             f"found the labels {', '.join(map(repr, labels))}, but not their order: "
             "give them from lowest to highest, such as ",
             Setting("alphabet", labels),
-            ", or as an ordered categorical",
+            ", or as an ordered categorical; or say that there is none, by Nominal(...)",
         )
     return Alphabet.of(labels)

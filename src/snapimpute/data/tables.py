@@ -40,6 +40,7 @@ from snapimpute.data.cells import (
     number_levels,
     object_levels,
     ordered_categories,
+    own_categories,
     python_numbers,
     scattered,
     smallest_dtype,
@@ -433,16 +434,18 @@ class FrameTable(Table):
         return np.where(lost, np.nan, numbers) if lost.any() else numbers
 
     def levels(self, col: int) -> Levels:
-        """The different values of a column; those of an ordered categorical are its categories."""
+        """The different values of a column; those of a categorical are its categories."""
         series = self._columns[col]
-        categories = ordered_categories(series)
+        order = ordered_categories(series)
+        categories = own_categories(series) if order is None else order
         objects = (
             categories is not None or type(series.dtype) not in NUMPY_DTYPE or isinstance(series.dtype, nw.Object)
         )
         self._seen[col] = cells = self._cells(col, objects=objects)
         if categories is not None:
             known = [one for one in categories if not is_code(one, self._missing_codes)]
-            return Levels(np.array(known, dtype=object), object_levels(cells).count, ordered=True)
+            ordered, count = order is not None, object_levels(cells).count
+            return Levels(np.array(known, dtype=object), count, ordered=ordered, nominal=not ordered)
         return object_levels(cells) if objects else number_levels(cells)
 
     def place(self, row: int, col: int) -> str:

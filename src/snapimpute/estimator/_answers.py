@@ -54,7 +54,7 @@ def recommended(model: Model | PosteriorModel, observed: Observations, row: Any,
         raise ValueError(f"row must be one position, got shape {shape}")
     if not isinstance(k, Integral) or k < 1:
         raise ArgumentError.must("k", k, "be a whole number, at least 1")
-    open_ = model.schema.discrete.copy()
+    open_ = model.schema.discrete & ~model.schema.nominal
     open_[observed.cols[slice(*observed.by_row.indptr[[r[0], r[0] + 1]])]] = False
     cols = np.flatnonzero(open_)
     scores = model.fitted.mean(np.full(cols.size, r[0]), cols)
@@ -71,6 +71,7 @@ def hidden_score(model: Model | PosteriorModel, table: Table, seed: int) -> floa
     folded = model.deciding(0.0).folded((rows[kept], cols[kept], values[kept]), table.shape[0])
     found = folded.symbols(rows[hidden], cols[hidden])
     off = (found - values[hidden]) / model.scale[cols[hidden]]
+    off = np.where(model.schema.nominal[cols[hidden]], off != 0, off)  # a wrong category is wrong by 1
     if model.rule.decide == "mae":
         return -float(np.mean(np.abs(off)))
     if model.rule.decide == "rmse":

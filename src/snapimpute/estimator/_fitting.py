@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
-from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.alphabet import Alphabet, need_order
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table
@@ -58,7 +58,14 @@ class FitData:
 
     @property
     def alphabet(self) -> Alphabet | ColumnSchema:
-        """The alphabet of all columns, or those of each, in the units of the model."""
+        """The alphabet of all columns, or those of each, in the units of the model.
+
+        Raises
+        ------
+        ArgumentError
+            If a column holds categories without order, which have no units.
+        """
+        need_order(*self.schema.kinds)
         return self.schema.one or self.schema.scaled(self.scale)
 
 

@@ -40,6 +40,8 @@ def new_cells(
     numbers = np.full(given.shape, np.nan)
     for kind, alphabet in enumerate(book.kinds):
         inside = book.inside(kind, c)
+        if not numbers[inside].size:  # labels of other columns are no numbers
+            continue
         numbers[inside] = coded(given[inside], alphabet)
         if alphabet is not None:
             numbers[inside] = on_symbols(alphabet, r[inside], c[inside], numbers[inside])

@@ -202,7 +202,9 @@ def _compared(
     book = ColumnSchema.of(imputer.alphabet_, known.shape[1])
     known, hidden = (one.with_values(book.snapped(one.cols, one.values)) for one in (known, hidden))
     rows, cols = hidden.rows, hidden.cols
-    estimate = imputer.predict_mean(rows, cols)
+    estimate = np.full(len(hidden), np.nan)
+    if (measured := ~book.nominal[cols]).any():  # categories without order have no mean
+        estimate[measured] = imputer.predict_mean(rows[measured], cols[measured])
     symbols = np.array(estimate)
     proba: list[Array | None] = []
     for kind, alphabet in enumerate(book.kinds):
@@ -219,6 +221,8 @@ def _compared(
         fitted = fit_table(data, plain, Manner("auto", imputer._options(), "nearest"))
         fitted.announce(stacklevel=4)
         estimate = fitted.model.fitted.mean(rows, cols)
+    modes = _column_modes(known, book)[cols]
+    estimate = np.where(book.nominal[cols], modes, estimate)  # categories cannot be rounded to
     ways.append(_rounded("plain low rank, rounded", "rounding", hidden, book, imputer.scale_, estimate))
     ways += _baselines(known, hidden, book, imputer.scale_, data.known)
     return Evaluation(imputer, book, known, hidden, tuple(ways), tuple(proba), strict)
@@ -256,6 +260,7 @@ def _baselines(
     for label, center in centers.items():
         damping = (DAMPING[0], 0.0) if center == "columns" else DAMPING
         estimate = units.biases(center, damping).entries(*at) * scale[hidden.cols]
+        estimate = np.where(book.nominal[hidden.cols], modes, estimate)
         out.append(_rounded(label, "baseline", hidden, book, scale, estimate))
     return out
 
@@ -286,10 +291,14 @@ def _rounded(label: str, kind: Any, hidden: Observations, book: ColumnSchema, sc
 def _way(
     label: str, kind: Any, hidden: Observations, book: ColumnSchema, scale: Array, estimate: Array, symbols: Array
 ) -> Way:
-    """Score symbols; a cell that was left open is not right, and does not count in the distance."""
-    units = scale[hidden.cols]
+    """Score symbols; a cell that was left open is not right.
+
+    Neither that cell nor categories without order count in a distance.
+    """
+    units, measured = scale[hidden.cols], ~book.nominal[hidden.cols]
     off = np.abs(symbols - hidden.values) / units
     right = (off < 1e-9)[book.discrete[hidden.cols]].astype(np.float64)
-    written = off[~np.isnan(off)]
+    written = off[~np.isnan(off) & measured]
     mae = float(written.mean()) if written.size else float("nan")
-    return Way(label, kind, estimate, symbols, right, mae, metrics.rmse(hidden.values / units, estimate / units))
+    truth, told = (hidden.values / units)[measured], (estimate / units)[measured]
+    return Way(label, kind, estimate, symbols, right, mae, metrics.rmse(truth, told) if truth.size else float("nan"))

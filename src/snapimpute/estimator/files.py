@@ -21,7 +21,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from snapimpute.base.files import write_atomically
-from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.alphabet import Alphabet, Nominal
 from snapimpute.data.feature_map import FEATURE_KINDS
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
@@ -43,6 +43,7 @@ def _known() -> Known:
     """The classes that a file may hold, by name."""
     kinds: list[type] = [
         Alphabet,
+        Nominal,
         ColumnSchema,
         Observations,
         LowRank,

@@ -121,7 +121,10 @@ class PosteriorPredictions(Predictions):
         return self._fit.proba(rows, cols)
 
     def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Return the decided symbols as numbers, NaN where there is none; expected values of plain numbers."""
+        """Return the decided symbols as numbers, NaN where there is none; expected values of plain numbers.
+
+        Categories without order have no distance: the most probable one is decided, whatever the loss.
+        """
         r, c = np.asarray(rows), np.asarray(cols)
         out = np.full(r.size, np.nan)
         for kind, alphabet in enumerate(self._schema.kinds):
@@ -130,14 +133,15 @@ class PosteriorPredictions(Predictions):
                 here = inside[start:stop]
                 if alphabet is None:
                     out[here] = self.mean(r[here], c[here])
-                elif self._rule.decide == "nearest":
+                elif self._rule.decide == "nearest" and alphabet.ordered:
                     out[here] = alphabet.snap(self.mean(r[here], c[here]))
                 else:
-                    out[here] = self._decided(self.proba(r[here], c[here]), alphabet.symbols)
+                    decide = self._rule.decide if alphabet.ordered else "accuracy"
+                    out[here] = self._decided(self.proba(r[here], c[here]), alphabet.symbols, decide)
         return out
 
-    def _decided(self, p: Array, symbols: Array) -> Array:
-        places = decided(p, symbols, self._rule.decide)
+    def _decided(self, p: Array, symbols: Array, decide: Decide) -> Array:
+        places = decided(p, symbols, decide)
         sure = p[np.arange(len(p)), places] >= self._rule.min_confidence
         return np.where(sure, symbols[places], np.nan)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from snapimpute.base.errors import ArgumentError, Setting
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
-from snapimpute.data.alphabet import Alphabet
+from snapimpute.data.alphabet import Alphabet, need_order
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.offsets import CENTERS, DAMPING, Center, Damping, KnownCells
@@ -140,6 +140,7 @@ class ModelSpec:
     theta: float | None = None
 
     def __post_init__(self) -> None:
+        need_order(*(self.alphabet.kinds if isinstance(self.alphabet, ColumnSchema) else (self.alphabet,)))
         _check_name("spectral", self.spectral, SPECTRAL_BY_LAM, SpectralPenalty)
         if self.discrete is not None:
             _check_name("discrete", self.discrete, (*DISCRETE_BY_XI, "ridge"), DiscretePenalty)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
-from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.data.alphabet import Alphabet, AlphabetLike, need_order
 from snapimpute.penalties.base import CellPenalty, Line, fitted_line
 from snapimpute.penalties.maps import CellMap
 
@@ -34,6 +34,7 @@ class Weighted:
 
     def __init__(self, alphabet: AlphabetLike, xi: float, weights: ArrayLike | None = None) -> None:
         self.alphabet = Alphabet.of(alphabet)
+        need_order(self.alphabet)
         self.xi = check_strength(xi)
         self.weights = check_weights(weights, self.alphabet)
 
@@ -192,6 +193,7 @@ class ComposedL1(CellPenalty):
 
     def __init__(self, alphabet: AlphabetLike, xi: float) -> None:
         self.alphabet = Alphabet.of(alphabet)
+        need_order(self.alphabet)
         self.xi = check_strength(xi)
 
     def __repr__(self) -> str:

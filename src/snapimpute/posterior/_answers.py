@@ -53,11 +53,20 @@ class LowRankAnswers:
     draws: Draws
 
     def _units(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        return (rows, cols) if frame.by_rows else (cols, rows)
+        return (rows, cols) if frame.by_rows else (frame.first_rater[cols], rows)
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Probability of each symbol, averaged over the draws."""
-        return self.draws.probabilities(*self._units(frame, rows, cols))
+        rater, item = self._units(frame, rows, cols)
+        if not frame.categories.any():
+            return self.draws.probabilities(rater, item)
+        out = np.zeros((rows.size, int(frame.levels.max())), np.float32)
+        ordered = np.flatnonzero(frame.categories[cols] == 0)
+        p = self.draws.probabilities(rater[ordered], item[ordered])[:, : out.shape[1]]
+        out[ordered, : p.shape[1]] = p
+        for count, cells in frame.chosen(cols):
+            out[cells, :count] = self.draws.choices(rater[cells], count, item[cells])
+        return out
 
     def centers(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Mean of the latent values."""
@@ -72,6 +81,7 @@ class LowRankAnswers:
     def folded_columns(self, frame: Frame, observations: Observations, seed: int) -> LowRankAnswers:
         """Answers for new columns."""
         features = frame.column_side.features(observations.cols, observations.rows).values
+        features = features if frame.by_rows else features[frame.raters]
         return self._folded(frame, observations, features, seed, raters=not frame.by_rows)
 
     def _folded(
@@ -85,8 +95,13 @@ class LowRankAnswers:
     ) -> Iterator[Array]:
         """Draw the cells from evenly spaced draws of the parameters, one for each table."""
         rater, item = self._units(frame, rows, cols)
+        chosen = [(rater[cells, None] + np.arange(categories), cells) for categories, cells in frame.chosen(cols)]
         for place, number in enumerate(spaced(len(self.draws), count, seed)):
-            yield self.draws[number].symbols(self.draws.levels, rater, item, np.random.default_rng((seed, place, 1)))
+            draw, rng = self.draws[number], np.random.default_rng((seed, place, 1))
+            symbols = draw.symbols(self.draws.levels, rater, item, rng)
+            for raters, cells in chosen:
+                symbols[cells] = draw.choices(raters, item[cells], rng)
+            yield symbols
 
 
 @stored("covariance answers", "sums", "means", "draws")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from snapimpute.base.threads import Part
 from snapimpute.base.types import Array
+from snapimpute.posterior._choices import Choices
 
 PIECES = 16
 """Parts of a pass at most; their number depends on nothing but the table, so that sums have the same bits."""
@@ -39,7 +40,9 @@ class Cells:
     item_start, rater, position : arrays
         The same cells by item: where those of an item begin, their raters, and their places above.
     levels, kind : arrays of shape (raters,)
-        Number of symbols, 0 for plain numbers; raters of one kind share an alphabet.
+        Number of symbols, 0 for plain numbers and categories; raters of one kind share an alphabet.
+    choices : Choices
+        Raters that stand for the categories of a column.
     """
 
     shape: tuple[int, int]
@@ -52,6 +55,7 @@ class Cells:
     position: NDArray[np.int64]
     levels: NDArray[np.int64]
     kind: NDArray[np.int64]
+    choices: Choices
 
     @classmethod
     def of(
@@ -63,8 +67,12 @@ class Cells:
         levels: NDArray[Any],
         kind: NDArray[Any] | None = None,
         values: Array | None = None,
+        choices: Choices | None = None,
     ) -> Cells:
-        """Sort cells given in any order; ``symbols`` are their numbers, from 0, within the alphabet of the rater."""
+        """Sort cells given in any order; ``symbols`` are their numbers, from 0, within the alphabet of the rater.
+
+        Cells of raters that stand for categories have the symbol 0: all raters of a column have them in one order.
+        """
         order = np.lexsort((items, symbols, raters))
         rater, item = raters[order].astype(np.int32), items[order].astype(np.int32)
         start = np.concatenate([[0], np.cumsum(np.bincount(rater, minlength=shape[0]))])
@@ -74,7 +82,9 @@ class Cells:
         kinds = np.zeros(shape[0], np.int64) if kind is None else np.asarray(kind, np.int64)
         by_item = item_start.astype(np.int64), rater[position], position.astype(np.int64)
         symbol = symbols[order].astype(np.uint8)
-        return cls(shape, start.astype(np.int64), item, symbol, value, *by_item, np.asarray(levels, np.int64), kinds)
+        chosen = Choices.of([], [], []) if choices is None else choices
+        sizes = np.asarray(levels, np.int64)
+        return cls(shape, start.astype(np.int64), item, symbol, value, *by_item, sizes, kinds, chosen)
 
     def __len__(self) -> int:
         return self.item.size

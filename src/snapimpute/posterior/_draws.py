@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snapimpute.base.files import stored
-from snapimpute.base.threads import run_parts
+from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.posterior._asked import Asked, add_probabilities
+from snapimpute.posterior._choices import BLOCK, add_choices
 from snapimpute.posterior._low_rank import Draw, ThresholdPrior
 from snapimpute.posterior._units import UnitPrior
 
@@ -91,6 +92,19 @@ class Draws:
             add_probabilities(first, last, *given, self.thresholds, self.factors, out)
 
         run_parts(work, asked.parts(), 50.0 * rater.size * symbols * len(self))
+        shares: Array = out / out.sum(axis=1, keepdims=True)
+        return shares
+
+    def choices(self, first: NDArray[Any], count: int, item: NDArray[Any]) -> Array:
+        """Average the probability of each of ``count`` categories at cells, whose raters are ``first`` and on."""
+        out = np.zeros((first.size, count), np.float32)
+        given = first.astype(np.int64), item.astype(np.int64), self.raters, self.items
+        roots = np.sqrt(self.rater_noise), np.sqrt(self.item_noise)
+
+        def work(start: int, stop: int) -> None:
+            add_choices(start, stop, *given, *roots, out)
+
+        run_parts(work, cut(first.size, BLOCK), 500.0 * out.size * len(self))
         shares: Array = out / out.sum(axis=1, keepdims=True)
         return shares
 

@@ -46,6 +46,10 @@ class Features:
         values = np.hstack([np.zeros((units, 0), np.float32), *some])
         return cls(values, tuple(group.shape[1] for group in some))
 
+    def repeated(self, which: NDArray[Any]) -> Features:
+        """Give the features of some units, each as often as it is asked for."""
+        return Features(self.values[which], self.sizes)
+
     def rotated(self) -> tuple[Array, Array, tuple[slice, ...]]:
         """Rotate each group to orthogonal columns, and drop those that say nothing.
 
@@ -100,7 +104,10 @@ def mask_maps(observations: Observations, count: int = MASK_FEATURES, seed: int 
     if count == 0:
         return MaskMap(weights[1], np.zeros((n, 0))), MaskMap(weights[0], np.zeros((m, 0)))
     start = np.random.default_rng(seed).standard_normal(min(m, n))
-    left, _, right = svds(mask, count, v0=start)
+    left, sizes, right = svds(mask, count, v0=start)
+    some = sizes > 1e-6 * sizes.max()  # ARPACK fills the others with noise, and turns signs, as no seed decides
+    signs = np.where(right[some].sum(axis=1) < 0, -1.0, 1.0)
+    left, right = left[:, some] * signs, right[some] * signs[:, None]
     return MaskMap(weights[1], right.T.copy()), MaskMap(weights[0], left.copy())
 
 

@@ -14,7 +14,7 @@ from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
-from snapimpute.posterior._low_rank import Draw
+from snapimpute.posterior._low_rank import Draw, choose
 from snapimpute.posterior._passes import draw_items, draw_latent, draw_raters, predict, split
 from snapimpute.posterior._thresholds import move_thresholds
 from snapimpute.posterior._units import NOISE_SHAPE, UNUSED_PRECISION, UnitPrior
@@ -61,6 +61,7 @@ class _Folding(ABC):
         self.new = self.mean.copy()
         self.noise = np.ones(len(features), np.float32)
         self.binary = bool((cells.levels == 2).all())
+        self.z = np.zeros(len(cells), np.float32) if cells.value is None else cells.value.copy()
 
     def _padded(self, numbers: Array) -> Array:
         out = np.zeros((len(numbers), self.width), np.float32)
@@ -71,8 +72,8 @@ class _Folding(ABC):
         """Sweep over the new units and return the draw with them."""
         for sweep in range(SWEEPS):
             rng = np.random.default_rng((*self.seed, sweep + 1))
-            z = np.zeros(len(self.cells), np.float32) if self.cells.value is None else self.cells.value.copy()
-            rest, counts = self._sweep(np.uint32(rng.integers(1 << 32)), np.empty(len(self.cells), np.float32), z)
+            eta = np.empty(len(self.cells), np.float32)
+            rest, counts = self._sweep(np.uint32(rng.integers(1 << 32)), eta, self.z)
             if not self.binary:
                 self.noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest)).astype(np.float32)
         return self._changed(self.new[:, : self.used].copy())
@@ -81,7 +82,7 @@ class _Folding(ABC):
     def _sweep(self, key: np.uint32, eta: Array, z: Array) -> tuple[Array, NDArray[Any]]:
         """Draw thresholds, latent values and numbers; return what these leave of the cells, and how many they are.
 
-        ``eta`` is room for the predictors, ``z`` has the plain numbers.
+        ``eta`` is room for the predictors, ``z`` has the plain numbers and the last latent values.
         """
 
     @abstractmethod
@@ -103,10 +104,12 @@ class _Raters(_Folding):
 
     def _sweep(self, key: np.uint32, eta: Array, z: Array) -> tuple[Array, NDArray[Any]]:
         cells, given = self.cells, (0, len(self.new), self.cells.start, self.cells.item)
+        self.noise[cells.choices.raters] = 1.0
         roots = np.sqrt(self.noise), self.roots
         predict(*given, self.new, *self.items, eta)
         if not self.binary:
             self._move_thresholds(roots, eta, key)
+        choose(cells, roots, eta, key, z)
         bounds = cells.symbol, cells.levels, self.thresholds, self.given.factors, *roots, eta, z
         prior, rest = (self.precision, self.mean, self.used), np.empty(len(self.new), np.float32)
         draw_raters(*given, *bounds, *self.items, *prior, key, self.new, rest)
@@ -123,6 +126,7 @@ class _Raters(_Folding):
 
     def _changed(self, numbers: Array) -> Draw:
         thresholds = self.thresholds[:, 1:-1].copy()
+        self.noise[self.cells.choices.raters] = 1.0
         return replace(self.given, raters=numbers, rater_noise=self.noise, thresholds=thresholds)
 
 
@@ -141,6 +145,7 @@ class _Items(_Folding):
         cells, roots = self.cells, (self.roots, np.sqrt(self.noise))
         given = 0, len(self.raters), cells.start, cells.item
         predict(*given, self.raters, *split(self.new), eta)
+        choose(cells, roots, eta, key, z)
         space = np.empty((4, len(cells)), np.float32)
         bounds = cells.symbol, cells.levels, self.thresholds, self.factors
         draw_latent(*given, *bounds, *roots, eta, key, space, z)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from snapimpute.base.files import stored
-from snapimpute.base.threads import run_parts
+from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._choices import draw_choices
 from snapimpute.posterior._features import Features
 from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
@@ -34,6 +35,9 @@ DRAWN_CELLS = 1 << 18
 
 OPERATIONS = 200.0
 """Arithmetic of a pass for each cell, about."""
+
+BLOCKS = 8
+"""Blocks of cells with categories that are drawn together."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,14 @@ class Draw:
     priors: tuple[UnitPrior, UnitPrior]
     threshold_prior: ThresholdPrior
 
+    def latent(self, rater: NDArray[Any], item: NDArray[Any], rng: np.random.Generator) -> Array:
+        """Draw the latent values of cells given everything else."""
+        a, b = self.raters[rater], self.items[item]
+        eta = a[:, 0] + b[:, 0] + np.einsum("ij,ij->i", a[:, 1:], b[:, 1:])
+        noise = rng.standard_normal(eta.size) / np.sqrt(self.rater_noise[rater] * self.item_noise[item])
+        z: Array = eta + noise
+        return z
+
     def symbols(
         self, levels: NDArray[np.int64], rater: NDArray[Any], item: NDArray[Any], rng: np.random.Generator
     ) -> Array:
@@ -83,11 +95,20 @@ class Draw:
         out = np.empty(rater.size, np.float32)
         for start in range(0, rater.size, DRAWN_CELLS):
             i, j = rater[start : start + DRAWN_CELLS], item[start : start + DRAWN_CELLS]
-            a, b = self.raters[i], self.items[j]
-            z = a[:, 0] + b[:, 0] + np.einsum("ij,ij->i", a[:, 1:], b[:, 1:])
-            z += rng.standard_normal(z.size) / np.sqrt(self.rater_noise[i] * self.item_noise[j])
+            z = self.latent(i, j, rng)
             above = (z[:, None] > self.factors[j][:, None] * self.thresholds[i]).sum(axis=1)
             out[start : start + DRAWN_CELLS] = np.where(levels[i] == 0, z, above)
+        return out
+
+    def choices(self, raters: NDArray[Any], item: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
+        """Draw the categories of cells, whose raters stand in a row each."""
+        out = np.empty(item.size, np.intp)
+        for start in range(0, item.size, DRAWN_CELLS):
+            some = raters[start : start + DRAWN_CELLS]
+            items = np.repeat(item[start : start + DRAWN_CELLS], some.shape[1])
+            out[start : start + DRAWN_CELLS] = (
+                self.latent(some.ravel(), items, rng).reshape(some.shape).argmax(axis=1)
+            )
         return out
 
 
@@ -112,6 +133,8 @@ class Chain:
             Side.start(units, rank, self.width, one, rng) for units, one in zip(cells.shape, features, strict=True)
         )
         self.ordinal = cells.levels > 0
+        for raters, levels in cells.choices.levels():
+            self.raters.numbers[raters, 0] = levels
         self.binary = bool((cells.levels == 2).all())
         self.number = 0
         self.eta, self.z = np.zeros(len(cells), np.float32), np.zeros(len(cells), np.float32)
@@ -161,7 +184,7 @@ class Chain:
         """Draw everything once."""
         key = np.uint32(np.random.SeedSequence((self.seed, self.number)).generate_state(1)[0])
         self._predict()
-        if not self.binary:
+        if self.ordinal.any() and not self.binary:
             if self._before(COMMON_SWEEPS) or not self.parts.thresholds:
                 for _ in range(3 if self.number < 3 else 1):
                     self._move_common()
@@ -263,6 +286,7 @@ class Chain:
         cells, roots, used = self.cells, self._roots, self.rank + 1
         factors, rng = np.exp(self.log_factors).astype(np.float32), self._random(self.number, 2)
         raters, items = self.raters, self.items
+        choose(cells, self._roots, self.eta, key, self.z)
         rest = np.empty(cells.shape[0], np.float32), np.empty(cells.shape[1], np.float32)
         bounds = cells.symbol, cells.levels, self.thresholds, factors, *roots, self.eta, self.z
         given = *split(items.numbers), raters.precision, raters.mean, used, key, raters.numbers, rest[0]
@@ -275,6 +299,7 @@ class Chain:
         counts = cells.counts
         if self.parts.noise and not self.binary:
             raters.draw_noise(rest[0], counts[0], rng, scaled=self.ordinal & (not exact))
+            raters.noise[cells.choices.raters] = 1.0  # the size of utilities says nothing
         raters.draw_prior(self.rank, rng, held=held, level=self.binary)
         order = cells.item_start, cells.rater, cells.position, self.z
         more = *split(raters.numbers), *self._roots, items.precision, items.mean, used, key, items.numbers, rest[1]
@@ -318,3 +343,11 @@ class Chain:
             (self.raters.prior(used), self.items.prior(used)),
             ThresholdPrior(self.center.copy(), self.spread.copy(), self.factor_spread),
         )
+
+
+def choose(cells: Cells, roots: tuple[Array, Array], eta: Array, key: np.uint32, z: Array) -> None:
+    """Draw the latent values of columns of categories."""
+    choices = cells.choices
+    given = choices.blocks, choices.table, choices.category, cells.start, cells.item, *roots, eta, key, z
+    parts = cut(len(choices.blocks), BLOCKS)
+    run_parts(lambda a, b: draw_choices(a, b, *given), parts, OPERATIONS * choices.category.size)

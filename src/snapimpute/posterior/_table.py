@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._choices import Choices
 from snapimpute.posterior._covariance import Column
 from snapimpute.posterior._features import Features, SideMap
 
@@ -60,13 +62,34 @@ class Frame:
         """Return the features of raters and of items."""
         rows, cols = observations.rows, observations.cols
         of_rows, of_columns = self.row_side.features(rows, cols), self.column_side.features(cols, rows)
-        return (of_rows, of_columns) if self.by_rows else (of_columns, of_rows)
+        return (of_rows, of_columns) if self.by_rows else (of_columns.repeated(self.raters), of_rows)
 
-    @property
+    @cached_property
     def levels(self) -> NDArray[np.int64]:
         """Symbols of each column; 0 for plain numbers and columns left alone."""
         sizes = [0 if alphabet is None else len(alphabet) for alphabet in self.schema.kinds]
         return np.array([*sizes, 0], dtype=np.int64)[self.schema.which]
+
+    @cached_property
+    def categories(self) -> NDArray[np.int64]:
+        """Categories of each column without order, 0 for other columns; an order of only two makes no difference."""
+        sizes = [0 if one is None or one.ordered or len(one) <= 2 else len(one) for one in self.schema.kinds]
+        return np.array([*sizes, 0], dtype=np.int64)[self.schema.which]
+
+    @cached_property
+    def raters(self) -> NDArray[np.int64]:
+        """Column of each rater, where columns are the raters: one for each category, or a single one."""
+        return np.repeat(np.arange(self.categories.size), np.maximum(self.categories, 1))
+
+    @cached_property
+    def first_rater(self) -> NDArray[np.int64]:
+        """First rater of each column, where columns are the raters."""
+        return np.searchsorted(self.raters, np.arange(self.categories.size))
+
+    def chosen(self, cols: NDArray[Any]) -> list[tuple[int, NDArray[np.intp]]]:
+        """Select the cells, given by their columns, that have categories without order, by the number of these."""
+        here = self.categories[cols]
+        return [(count, np.flatnonzero(here == count)) for count in np.unique(here[here > 0]).tolist()]
 
     def symbols(self, observations: Observations) -> tuple[NDArray[np.int64], Array | None]:
         """Return the number of each cell's symbol, and standardised numbers where a column has them."""
@@ -88,7 +111,24 @@ class Frame:
         symbols, values = self.symbols(observations)
         if self.by_rows:
             return Cells.of(rows, cols, symbols, (m, n), np.full(m, len(self.schema.one or ())))
-        return Cells.of(cols, rows, symbols, (n, m), self.levels, np.maximum(self.schema.which, 0), values)
+        levels = np.where(self.categories > 0, 0, self.levels)[self.raters]
+        kinds, shape = np.maximum(self.schema.which, 0)[self.raters], (self.raters.size, m)
+        times = np.maximum(self.categories, 1)[cols]
+        cell = np.repeat(np.arange(cols.size), times)
+        number = np.arange(cell.size) - np.repeat(np.cumsum(times) - times, times)  # of the rater, within its column
+        single = np.where(self.categories[cols] > 0, 0, symbols)[cell]
+        spread = None if values is None else values[cell]
+        rater = self.first_rater[cols][cell] + number
+        return Cells.of(rater, rows[cell], single, shape, levels, kinds, spread, self._choices(observations, symbols))
+
+    def _choices(self, observations: Observations, symbols: NDArray[np.int64]) -> Choices:
+        """Return the columns of categories with the category of each known cell, by row."""
+        columns = np.flatnonzero(self.categories)
+        cells = np.flatnonzero(self.categories[observations.cols])
+        order = cells[np.lexsort((observations.rows[cells], observations.cols[cells]))]
+        ends = np.searchsorted(observations.cols[order], columns, side="right").tolist()
+        seen = [symbols[order[start:stop]] for start, stop in pairwise([0, *ends])]
+        return Choices.of(self.first_rater[columns].tolist(), self.categories[columns].tolist(), seen)
 
     def columns(self, observations: Observations) -> tuple[list[Column], dict[int, Array]]:
         """Return the cells of each column, and the standardised numbers of columns that have them.

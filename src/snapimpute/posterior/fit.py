@@ -93,18 +93,25 @@ class PosteriorFit:
         return out
 
     def mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Return the expected value at the cells.
+        """Return the expected value at the cells; NaN in columns of categories without order.
 
         Parameters
         ----------
         rows, cols
             As in `proba`.
+
+        Raises
+        ------
+        ValueError
+            If all cells are in columns of categories without order.
         """
         r, c = self._cells(rows, cols)
         out = np.full(r.size, np.nan)
+        if r.size and self.frame.schema.nominal[c].all():
+            raise ValueError("categories without order have no mean: ask proba for their probabilities")
         for kind, alphabet in enumerate(self.frame.schema.kinds):
             inside = np.flatnonzero(self.frame.schema.which[c] == kind)
-            if not inside.size:
+            if not inside.size or (alphabet is not None and not alphabet.ordered):
                 continue
             if alphabet is not None:
                 out[inside] = self._probabilities(r[inside], c[inside], len(alphabet)) @ alphabet.symbols

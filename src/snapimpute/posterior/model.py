@@ -128,16 +128,18 @@ class Posterior:
         """
         self._check(observations)
         schema = _schema(alphabet, observations.shape[1])
+        if self.covariance == "full" and not all(map(_has_order, schema.kinds)):
+            raise ValueError('covariance="full" needs ordered symbols or numbers: categories need "low-rank"')
         with single_threaded_blas():
             given = given_features(observations, row_features, column_features)
             able = self._able_to_take(given)
             chosen = able._settled(observations, schema, given)
             fit = chosen._run(observations, schema, given).finish(time_limit, callback)
-        return replace(fit, completion=able._completion(observations, chosen.covariance))
+        return replace(fit, completion=able._completion(observations, schema, chosen.covariance))
 
-    def _completion(self, observations: Observations, chosen: Covariance) -> Completion | None:
+    def _completion(self, observations: Observations, schema: ColumnSchema, chosen: Covariance) -> Completion | None:
         """Complete a narrow table by the full covariance, though low rank predicts as well: it keeps every link."""
-        if chosen == "full" or "full" not in self._covariances(observations):
+        if chosen == "full" or "full" not in self._covariances(observations, schema):
             return None
         return Completion(observations, self.random_state)
 
@@ -180,7 +182,7 @@ class Posterior:
             run = chosen._run(observations, schema, given)
             run.resume(draws[len(draws) - 1])
             updated = run.finish(time_limit, callback)
-        return replace(updated, completion=self._completion(observations, chosen.covariance))
+        return replace(updated, completion=self._completion(observations, schema, chosen.covariance))
 
     def _check(self, observations: Observations) -> None:
         for name, choices in (
@@ -210,7 +212,7 @@ class Posterior:
         """Choose the covariance and the side of the thresholds by short runs, scored on held-out cells."""
         tried = [
             replace(self, covariance=covariance, thresholds=side)
-            for covariance in self._covariances(observations)
+            for covariance in self._covariances(observations, schema)
             for side in self._sides(observations, schema, covariance)
         ]
         if len(tried) == 1:
@@ -224,10 +226,12 @@ class Posterior:
                 best = one
         return tried[best]
 
-    def _covariances(self, observations: Observations) -> tuple[Covariance, ...]:
+    def _covariances(self, observations: Observations, schema: ColumnSchema) -> tuple[Covariance, ...]:
         m, n = observations.shape
         if self.covariance != "auto":
             return (self.covariance,)
+        if not all(map(_has_order, schema.kinds)):
+            return ("low-rank",)
         narrow = 2 <= n <= MOST_COLUMNS and m >= 2 * n and observations.density >= LEAST_KNOWN
         return ("low-rank", "full") if narrow else ("low-rank",)
 
@@ -239,7 +243,7 @@ class Posterior:
             return ("columns",)
         if self.thresholds != "auto":
             return (self.thresholds,)
-        if schema.one is None or len(schema.one) == 2:
+        if not _can_have_rows(schema) or len(schema.one or ()) == 2:
             return ("columns",)
         return ("rows", "columns") if observations.density < DENSE else ("columns", "rows")
 
@@ -257,8 +261,8 @@ class Posterior:
     def _run(self, observations: Observations, schema: ColumnSchema, given: Sides) -> Run:
         """Build the run of a model that is settled."""
         by_rows = self.thresholds == "rows" and self.covariance != "full"
-        if by_rows and schema.one is None:
-            raise ValueError('thresholds="rows" needs one alphabet for all columns: use "columns"')
+        if by_rows and not _can_have_rows(schema):
+            raise ValueError('thresholds="rows" needs one alphabet for all columns, with an order: use "columns"')
         full = self.covariance == "full"
         sides = side_maps(observations, given, mask=self.mask and not full, seed=self.random_state)
         frame = Frame.of(observations, schema, by_rows, sides)
@@ -307,3 +311,13 @@ def _grown(fit: PosteriorFit, observations: Observations) -> ColumnSchema:
 
 def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
     return alphabet if isinstance(alphabet, ColumnSchema) else ColumnSchema.single(Alphabet.of(alphabet), columns)
+
+
+def _can_have_rows(schema: ColumnSchema) -> bool:
+    """Tell whether rows can have thresholds: all columns share an alphabet with an order."""
+    return schema.one is not None and _has_order(schema.one)
+
+
+def _has_order(alphabet: Alphabet | None) -> bool:
+    """Tell whether symbols have an order; of two of them it makes no difference."""
+    return alphabet is None or alphabet.ordered or len(alphabet) <= 2
