@@ -20,6 +20,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.posterior._column_passes import add_symbols, draw_missing, move_own, regress
 from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
+from snapimpute.posterior._likelihood import log_densities, log_intervals
 from snapimpute.posterior._noise import FIRST_SHAPE, draw_noise, draw_shape
 
 THRESHOLDS_FROM = 4
@@ -117,8 +118,12 @@ class CovarianceChain:
         return np.random.Generator(np.random.Philox(key=[self.seed, (self.number << 8) | purpose]))
 
     def sweep(self, sums: Array | None = None, centers: Array | None = None) -> None:
-        """Draw everything once; add probabilities of all cells to ``sums``, and means to ``centers``."""
+        """Draw everything once; add probabilities of all cells to ``sums``, and means to ``centers``.
+
+        ``log_likelihood`` is that of each known cell given all other cells of its row, added up.
+        """
         rng = self._random(1)
+        self.log_likelihood = 0.0
         if self.number > 0:
             if not self.given:
                 self._draw_precision(rng)
@@ -155,11 +160,14 @@ class CovarianceChain:
                 adapt = self.number < self.burn_in and not self.exact
                 move_own(*given, adapt, mean, spread, key)
             bounds = self.thresholds[j]
-            z = np.empty(known.size, np.float32)
-            between_thresholds(0, key, bounds[column.symbol], bounds[column.symbol + 1], spread, mean, z)
+            low, high, z = bounds[column.symbol], bounds[column.symbol + 1], np.empty(known.size, np.float32)
+            between_thresholds(0, key, low, high, spread, mean, z)
             self.z[j, known] = z
+            self.log_likelihood += log_intervals(low, high, spread, mean)
             if sums is not None:
                 add_symbols(self.thresholds[j], column.levels, eta, size, sums[j])
+        else:
+            self.log_likelihood += log_densities(self.z[j, known], size[known], eta[known])
         if centers is not None:
             centers[j] += eta
         drawn = np.empty(missing.size, np.float32)

@@ -22,6 +22,7 @@ from snapimpute.posterior._choices import draw_choices
 from snapimpute.posterior._features import Features
 from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
+from snapimpute.posterior._likelihood import log_likelihood
 from snapimpute.posterior._passes import draw_items, draw_raters, predict, split
 from snapimpute.posterior._thresholds import move_thresholds, threshold_slopes
 from snapimpute.posterior._units import RATE, Side, UnitPrior
@@ -184,8 +185,11 @@ class Chain:
         """Draw everything once."""
         key = np.uint32(np.random.SeedSequence((self.seed, self.number)).generate_state(1)[0])
         self._predict()
+        common = self._before(COMMON_SWEEPS) or not self.parts.thresholds
+        if self.binary or not self.ordinal.any() or common or self.cells.value is not None:
+            self.log_likelihood = self._log_likelihood()
         if self.ordinal.any() and not self.binary:
-            if self._before(COMMON_SWEEPS) or not self.parts.thresholds:
+            if common:
                 for _ in range(3 if self.number < 3 else 1):
                     self._move_common()
             else:
@@ -206,6 +210,15 @@ class Chain:
             cells.rater_parts(),
             OPERATIONS * len(cells),
         )
+
+    def _log_likelihood(self) -> float:
+        """Log-likelihood of the known cells; the threshold pass gives it, too, where it moves all cells."""
+        cells, factors = self.cells, np.exp(self.log_factors).astype(np.float32)
+        given = cells.start, cells.item, cells.symbol, cells.levels, self.thresholds, factors, *self._roots
+        found = run_parts(
+            lambda a, b: log_likelihood(a, b, *given, self.eta, self.z), cells.rater_parts(), OPERATIONS * len(cells)
+        )
+        return float(sum(found))
 
     def _move_common(self) -> None:
         """Take a Newton step on the common thresholds of each kind."""
@@ -247,7 +260,8 @@ class Chain:
             return change, move_thresholds(start, stop, *given, *more)
 
         found = run_parts(work, cells.rater_parts(), OPERATIONS * len(cells))
-        self.log_likelihood = float(sum(one for _, one in found))
+        if cells.value is None:
+            self.log_likelihood = float(sum(one for _, one in found))
         self._draw_threshold_priors(rng)
         if moving:
             self._take_factors(np.sum([change for change, _ in found], axis=0, dtype=np.float64), shift, adapt, rng)

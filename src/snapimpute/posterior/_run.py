@@ -1,23 +1,24 @@
-"""A run of a sampler: burn-in, kept draws, and when to stop."""
+"""A run of one or several chains: burn-in, kept draws, and when to stop."""
 
 from __future__ import annotations
 
 import math
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.posterior._answers import Completed, CovarianceAnswers, LowRankAnswers
-from snapimpute.posterior._cells import Cells
-from snapimpute.posterior._covariance import CovarianceChain, CovarianceDraw
-from snapimpute.posterior._draws import Draws
-from snapimpute.posterior._low_rank import Chain, Draw
+from snapimpute.posterior._clock import Clock
+from snapimpute.posterior._samplers import FEWEST_DRAWS, Sampler
 from snapimpute.posterior._table import Frame
+from snapimpute.posterior._watch import Watch, monte_carlo_error
+from snapimpute.posterior.diagnostics import Candidate, Diagnostics, diagnose
 from snapimpute.posterior.fit import PosteriorFit, Sweep
 from snapimpute.solvers import Status
 
@@ -27,165 +28,198 @@ LOOK_EVERY = 30
 MONTE_CARLO_ERROR = 0.006
 """Root mean square that the Monte Carlo error of a probability may have where the sweeps are chosen."""
 
-WATCHED, BATCHES = 200, 10
-"""Cells whose probabilities tell the Monte Carlo error, and batches of draws that it is computed from."""
+RESUME_BURN_IN = 15
+"""Sweeps until draws are kept when a chain goes on from a draw."""
 
-KEPT_BYTES = 1 << 28
-"""Memory of all kept draws at most; then every second one goes."""
-
-FEWEST_DRAWS = 20
-TABLE_EVERY = 8
-"""A completed table is kept after so many sweeps: those in a row are alike."""
-
-RESUME_AT, RESUME_BURN_IN = 20, 15
-"""Number of sweeps that a chain counts as made when it goes on from a draw, and those until draws are kept."""
+STUCK_DEVIATIONS, STUCK_LOSS = 6.0, 0.05
+"""A chain is stuck if its log-likelihood is below the best one's by so many deviations, and so much a cell."""
 
 Callback = Callable[[Sweep], Any]
 
 
-class Run(ABC):
-    """The loop that both covariances share."""
+@dataclass(frozen=True)
+class Plan:
+    """Sweeps at most, those before the first draw is kept, and whether the run may end before, when it is exact."""
+
+    sweeps: int
+    burn_in: int
+    until_exact: bool = False
+
+
+@stored("posterior run", "candidate", "number", "history", "seconds", "restarts", "chains", "held_out")
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """Everything that a run goes on from: the model that was chosen, the sweeps made, the state of each chain."""
+
+    candidate: tuple[str, str]
+    number: int
+    history: tuple[Sweep, ...]
+    seconds: float
+    restarts: int
+    chains: tuple[Any, ...]
+    held_out: tuple[Candidate, ...]
+
+
+class Keeper(Protocol):
+    """Saves a run as it goes."""
+
+    def due(self) -> bool:
+        """Tell whether it is time to save again."""
+
+    def keep(self, run: Run, seconds: float) -> None:
+        """Save a run between two sweeps."""
+
+
+class Run:
+    """Chains that sweep in turn, until the sweeps are made, the draws suffice or the time is over."""
 
     def __init__(
-        self, frame: Frame, observations: Observations, sweeps: int, burn_in: int, *, until_exact: bool, seed: int
+        self, frame: Frame, observations: Observations, watch: Watch, samplers: Sequence[Sampler], plan: Plan
     ) -> None:
-        self.frame, self.observations, self.sweeps, self.burn_in = frame, observations, sweeps, burn_in
-        self.until_exact, self.history = until_exact, list[Sweep]()
-        rng = np.random.default_rng(seed)
-        self.rows, self.cols = (rng.integers(0, size, WATCHED) for size in observations.shape)
-        symbols = frame.levels[self.cols] > 0
-        self.rows, self.cols = self.rows[symbols], self.cols[symbols]
-        self.watched: list[Array] = []
+        self.frame, self.observations, self.watch, self.samplers = frame, observations, watch, list(samplers)
+        self.plan, self.number, self.history, self.restarts = plan, 0, list[Sweep](), 0
 
-    @abstractmethod
     def resume(self, draw: Any) -> None:
         """Go on from a draw of a smaller table, with a short burn-in."""
+        burn_in = min(self.plan.burn_in, RESUME_BURN_IN)
+        self.plan = Plan(self.plan.sweeps, burn_in, self.plan.until_exact)
+        for sampler in self.samplers:
+            sampler.resume(draw, burn_in)
 
-    @abstractmethod
-    def sweep(self, number: int) -> float:
-        """Make a sweep, keep what it gives after the burn-in; the log-likelihood, NaN if unknown."""
+    def state(self, candidate: tuple[str, str], seconds: float, held_out: tuple[Candidate, ...]) -> RunState:
+        """Return everything that the run goes on from."""
+        chains = tuple(one.state() for one in self.samplers)
+        return RunState(candidate, self.number, tuple(self.history), seconds, self.restarts, chains, held_out)
 
-    @abstractmethod
-    def answers(self) -> Any:
-        """Everything kept."""
+    def restore(self, state: RunState) -> None:
+        """Take up a run between two sweeps."""
+        self.number, self.history, self.restarts = state.number, list(state.history), state.restarts
+        for sampler, one in zip(self.samplers, state.chains, strict=True):
+            sampler.restore(one)
 
-    @property
-    @abstractmethod
-    def kept(self) -> int:
-        """Number of draws kept."""
-
-    def finish(self, time_limit: float | None, callback: Callback | None) -> PosteriorFit:
+    # ---------------------------------------------------------------- the loop
+    def finish(
+        self,
+        clock: Clock,
+        callback: Callback | None = None,
+        keeper: Keeper | None = None,
+        held_out: tuple[Candidate, ...] = (),
+    ) -> PosteriorFit:
         """Sweep until the draws suffice, the time is over, or the user interrupts."""
-        begun, status = time.perf_counter(), Status("max_iter", f"The {self.sweeps} sweeps are made.")
         try:
-            for number in range(self.sweeps):
-                likelihood = self.sweep(number)
-                seconds = time.perf_counter() - begun
-                after = number + 1 - self.burn_in
-                error = self.error() if after > 0 and after % LOOK_EVERY == 0 else math.nan
-                done = Sweep(number, likelihood, seconds, error)
-                self.history.append(done)
-                stopped = callback is not None and callback(done) is True
-                over = time_limit is not None and seconds > time_limit
-                if self.until_exact and error <= MONTE_CARLO_ERROR:
-                    told = f"The Monte Carlo error of the probabilities fell to {error:.2g} in {number + 1} sweeps."
-                    status = Status("converged", told)
-                    break
-                if (stopped or over) and self.kept >= FEWEST_DRAWS:
-                    reason = "the callback asked for it" if stopped else "the time is over"
-                    status = Status("stopped", f"Stopped after {number + 1} sweeps: {reason}.")
-                    break
+            status = self._sweep_on(clock, callback, keeper)
         except KeyboardInterrupt:
-            if self.kept < FEWEST_DRAWS:
+            if not self._kept:
                 raise
-            told = f"Interrupted after {len(self.history)} sweeps; the {self.kept} draws so far are kept."
+            told = f"Interrupted after {self.number} sweeps; the {self._kept} draws so far are kept."
             status = Status("interrupted", told)
-        return PosteriorFit(self.frame, self.answers(), self.observations, tuple(self.history), status)
+        if not self._kept:
+            for sampler in self.samplers:
+                sampler.keep_now()
+        diagnostics = self._diagnostics(held_out)
+        answers, history = self.samplers[0].pooled(self.samplers), tuple(self.history)
+        return PosteriorFit(self.frame, answers, self.observations, history, status, diagnostics=diagnostics)
 
-    def error(self) -> float:
-        """Root mean square of the standard errors of the averages, by batch means."""
-        size = len(self.watched) // BATCHES
-        if size == 0 or not self.rows.size:
-            return math.inf
-        last = np.stack(self.watched[-size * BATCHES :])
-        means = last.reshape(BATCHES, size, *last.shape[1:]).mean(axis=1)
-        return float(np.sqrt(np.mean(means.var(axis=0, ddof=1) / BATCHES)))
+    def _sweep_on(self, clock: Clock, callback: Callback | None, keeper: Keeper | None) -> Status:
+        while (status := self._ended(clock)) is None:
+            done = self._sweep(clock)
+            if callback is not None and callback(done) is True:
+                return self._stopped("the callback asked for it")
+            if keeper is not None and keeper.due():
+                keeper.keep(self, clock.seconds)
+        if keeper is not None:
+            keeper.keep(self, clock.seconds)
+        return status
 
+    def _ended(self, clock: Clock) -> Status | None:
+        """Return the reason why the run has ended, if it has."""
+        error = self.history[-1].error if self.history else math.nan
+        if self.plan.until_exact and error <= MONTE_CARLO_ERROR:
+            told = f"The Monte Carlo error of the probabilities fell to {error:.2g} in {self.number} sweeps."
+            return Status("converged", told)
+        if self.number >= self.plan.sweeps:
+            return Status("max_iter", f"The {self.plan.sweeps} sweeps are made.")
+        if not (clock.over and self.number):
+            return None
+        return self._stopped("the time is over", "Few draws were kept: raise time_limit.")
 
-class LowRankRun(Run):
-    """A run of the low-rank chain, whose draws are kept."""
-
-    def __init__(self, chain: Chain, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self.chain, self.every = chain, 1
-        self._draws: list[Draw] = []
-
-    def resume(self, draw: Draw) -> None:
-        """Go on from a draw of a smaller table, with a short burn-in."""
-        self.chain.resume(draw, RESUME_AT)
-        self.burn_in = min(self.burn_in, RESUME_BURN_IN)
-        self.chain.burn_in = RESUME_AT + self.burn_in
-
-    @property
-    def kept(self) -> int:
-        """Number of draws kept."""
-        return len(self._draws)
-
-    def sweep(self, number: int) -> float:
-        """Make a sweep and keep its draw."""
-        self.chain.sweep()
-        if number >= self.burn_in and (number - self.burn_in) % self.every == 0:
-            draw, cells = self.chain.draw(), self.chain.cells
-            self._draws.append(draw)
-            self.watched.append(self._answers([draw], cells).probabilities(self.frame, self.rows, self.cols))
-            if len(self._draws) > max(KEPT_BYTES // _size(draw), FEWEST_DRAWS):
-                self._draws, self.every = self._draws[::2], 2 * self.every
-        return self.chain.log_likelihood
-
-    def _answers(self, draws: list[Draw], cells: Cells) -> LowRankAnswers:
-        return LowRankAnswers(Draws.of(draws, cells.levels))
-
-    def answers(self) -> LowRankAnswers:
-        """All kept draws, stacked."""
-        return self._answers(self._draws, self.chain.cells)
-
-
-class CovarianceRun(Run):
-    """A run of the chain with a full covariance: averages of all cells, and completed tables."""
-
-    def __init__(self, chain: CovarianceChain, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self.done = Completed(chain)
-        self._before = np.zeros((self.rows.size, self.done.sums.shape[1]))
-
-    def resume(self, draw: CovarianceDraw) -> None:
-        """Go on from a draw of a smaller table, with a short burn-in."""
-        self.burn_in = min(self.burn_in, RESUME_BURN_IN)
-        self.done.chain.burn_in = RESUME_AT + self.burn_in
-        self.done.chain.resume(draw, RESUME_AT)
+    def _stopped(self, reason: str, advice: str = "") -> Status:
+        early = self._kept < FEWEST_DRAWS or self.number <= self.plan.burn_in
+        return Status("stopped", f"Stopped after {self.number} sweeps: {reason}.", advice if early else "")
 
     @property
-    def kept(self) -> int:
-        """Number of sweeps that were added up."""
-        return self.done.count
+    def _kept(self) -> int:
+        return sum(one.kept for one in self.samplers)
 
-    def sweep(self, number: int) -> float:
-        """Make a sweep, add up its probabilities, keep a table now and then."""
-        if number < self.burn_in:
-            self.done.chain.sweep()
-            return math.nan
-        self.done.sweep()
-        total = self.done.sums[self.cols, :, self.rows].astype(np.float64)
-        self.watched.append(total - self._before)
-        self._before = total
-        if (number - self.burn_in) % TABLE_EVERY == 0:
-            self.done.keep()
-        return math.nan
+    def _sweep(self, clock: Clock) -> Sweep:
+        """Make a sweep of each chain. Draws of the second half of the burn-in count until it ends."""
+        number, burn_in = self.number, self.plan.burn_in
+        for sampler in self.samplers:
+            if number == burn_in:
+                sampler.clear()
+            sampler.sweep(keep=number >= burn_in // 2)
+        self.number += 1
+        if self.number == 3 * burn_in // 4:
+            self._restart_stuck()
+        after = self.number - burn_in
+        error = self._error() if after > 0 and after % LOOK_EVERY == 0 else math.nan
+        likelihood = float(np.mean([one.log_likelihood for one in self.samplers]))
+        done = Sweep(number, likelihood, clock.seconds, error, self._left(clock, error))
+        self.history.append(done)
+        return done
 
-    def answers(self) -> CovarianceAnswers:
-        """Averages, tables and draws."""
-        return self.done.answers()
+    def _error(self) -> float:
+        return monte_carlo_error([np.stack(one.watched) for one in self.samplers])
+
+    def _left(self, clock: Clock, error: float) -> float:
+        """Estimate the seconds that are left: the error falls with the root of the draws."""
+        each = clock.seconds / self.number
+        sweeps = float(self.plan.sweeps - self.number)
+        if self.plan.until_exact and math.isfinite(error):
+            after = self.number - self.plan.burn_in
+            sweeps = min(sweeps, max(after * ((error / MONTE_CARLO_ERROR) ** 2 - 1), 0.0))
+        elif self.history and math.isnan(error):
+            return min(max(self.history[-1].left - each, 0.0), clock.left)
+        return min(sweeps * each, clock.left)
+
+    def _restart_stuck(self) -> None:
+        """Let chains that are stuck go on from the best one."""
+        traces = [np.array(one.likelihoods) for one in self.samplers]
+        best, behind = stuck(traces, len(self.observations))
+        for number in behind:
+            self.samplers[number].adopt(self.samplers[best])
+        self.restarts = len(behind)
+
+    def _diagnostics(self, held_out: tuple[Candidate, ...]) -> Diagnostics:
+        values = [np.stack(one.watched) for one in self.samplers]
+        return diagnose(
+            [self.watch.by_cell(one) for one in values],
+            [np.array(one.likelihoods) for one in self.samplers],
+            error=monte_carlo_error(values),
+            draws=self._kept,
+            restarts=self.restarts,
+            held_out=held_out,
+        )
 
 
-def _size(draw: Draw) -> int:
-    return sum(part.nbytes for part in vars(draw).values() if isinstance(part, np.ndarray))
+def warn_of(fit: PosteriorFit) -> None:
+    """Warn of a run that ended too early, or has not settled."""
+    if fit.status.advice:
+        warnings.warn(str(fit.status), ConvergenceWarning, stacklevel=3)
+
+
+def stuck(traces: Sequence[Array], cells: int) -> tuple[int, list[int]]:
+    """Return the chain with the best log-likelihood, and those that are far below it.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).normal(size=(3, 20))
+    >>> stuck([-700 + noise[0], -2300 + noise[1], -702 + noise[2]], cells=4500)
+    (0, [1])
+    """
+    if len(traces) == 1 or len(traces[0]) < 2:
+        return 0, []
+    means, spread = [one.mean() for one in traces], np.sqrt(np.mean([one.var(ddof=1) for one in traces]))
+    best = int(np.argmax(means))
+    far = max(STUCK_DEVIATIONS * spread, STUCK_LOSS * cells)
+    return best, [number for number, mean in enumerate(means) if means[best] - mean > far]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.base.files import stored
+from snapimpute.base.machine import seconds_in_words
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import AlphabetLike
 from snapimpute.data.observations import Observations
@@ -23,6 +25,7 @@ from snapimpute.posterior._given import Given
 from snapimpute.posterior._low_rank import ThresholdPrior
 from snapimpute.posterior._table import Frame
 from snapimpute.posterior._units import UnitPrior
+from snapimpute.posterior.diagnostics import Candidate, Diagnostics
 from snapimpute.solvers import Status
 
 MADE = Status("max_iter", "All sweeps are made.")
@@ -33,21 +36,38 @@ MOST_CELLS = 100_000_000
 """Cells that `PosteriorFit.draw` returns at most, and that `missing` lists."""
 
 
-@stored("posterior sweep", "number", "log_likelihood", "seconds", "error")
+@stored("posterior sweep", "number", "log_likelihood", "seconds", "error", "left")
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep that has been made.
+    """A sweep that has been made, of all chains.
 
-    ``error`` is the Monte Carlo error of the probabilities so far; NaN where nobody looked.
+    Attributes
+    ----------
+    number : int
+        Sweeps before.
+    log_likelihood : float
+        Of the known cells, the average over chains; with a full covariance each cell is given all others of its row.
+    seconds : float
+        Since the fit began.
+    error : float
+        Monte Carlo error of the probabilities so far; NaN where nobody looked.
+    left : float
+        Seconds that the run will still take, about.
     """
 
     number: int
     log_likelihood: float
     seconds: float
     error: float
+    left: float = math.nan
+
+    def __str__(self) -> str:
+        error = "" if math.isnan(self.error) else f", Monte Carlo error {self.error:.4f}"
+        left = "" if math.isnan(self.left) else f", about {seconds_in_words(self.left)} left"
+        return f"sweep {self.number + 1}: log-likelihood {self.log_likelihood:,.1f}{error}{left}"
 
 
-@stored("posterior fit", "frame", "answers", "observations", "history", "status", "completion")
+@stored("posterior fit", "frame", "answers", "observations", "history", "status", "completion", "diagnostics")
 @dataclass(frozen=True, eq=False)
 class PosteriorFit:
     """Draws from a posterior, and what they say of any cell.
@@ -63,6 +83,8 @@ class PosteriorFit:
         Reason why the run ended.
     completion : Completion or None
         Draws completed tables in place of the answers.
+    diagnostics : Diagnostics or None
+        Figures that tell if the run has settled; None after `fold_in`.
     """
 
     frame: Frame
@@ -71,6 +93,7 @@ class PosteriorFit:
     history: tuple[Sweep, ...] = field(repr=False, default=())
     status: Status = MADE
     completion: Completion | None = None
+    diagnostics: Diagnostics | None = None
 
     def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Return the probability of each symbol at the cells, one row a cell; the columns must share an alphabet.
@@ -273,9 +296,11 @@ class PosteriorFit:
 
 
 POSTERIOR_KINDS: tuple[type, ...] = (
+    Candidate,
     Completion,
     CovarianceAnswers,
     CovarianceDraw,
+    Diagnostics,
     Draws,
     Frame,
     Given,

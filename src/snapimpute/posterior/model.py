@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
-from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._answers import LowRankAnswers
+from snapimpute.posterior._choice import Progress, choose
+from snapimpute.posterior._clock import Clock
 from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceChain
 from snapimpute.posterior._features import side_maps
 from snapimpute.posterior._given import Sides, further_features, given_features
 from snapimpute.posterior._low_rank import Chain, Parts
-from snapimpute.posterior._run import CovarianceRun, LowRankRun, Run
+from snapimpute.posterior._run import Plan, Run, warn_of
+from snapimpute.posterior._samplers import KEPT_BYTES, CovarianceSampler, LowRankSampler, Sampler
 from snapimpute.posterior._table import Frame
+from snapimpute.posterior._watch import Watch
+from snapimpute.posterior.diagnostics import Candidate
 from snapimpute.posterior.fit import PosteriorFit, Sweep
 
 Covariance = Literal["auto", "low-rank", "full"]
@@ -38,8 +41,8 @@ SWEEPS, BINARY_SWEEPS = 400, 600
 SHORT_SWEEPS, HELD_OUT = 60, 0.1
 """Sweeps of the short runs that choose between models, and their share of held-out cells."""
 
-DENSE, SURE = 0.3, 2.0
-"""Share of known cells from which columns are tried before rows; standard errors by which another model must win."""
+DENSE = 0.3
+"""Share of known cells from which columns are tried before rows."""
 
 RANK, LARGE_RANK = 15, 31
 LARGE_CELLS, LARGE_PER_UNIT = 200_000, 40
@@ -52,7 +55,7 @@ MOST_COLUMNS, LEAST_KNOWN = 300, 0.2
 @stored(
     "posterior",
     *("covariance", "rank", "thresholds", "sweeps", "mask", "noise", "item_noise", "own_thresholds", "factors"),
-    "random_state",
+    *("chains", "random_state"),
 )
 @dataclass(frozen=True)
 class Posterior:
@@ -79,6 +82,9 @@ class Posterior:
         Whether the pattern of known cells serves as features of rows and columns.
     noise, item_noise, own_thresholds, factors : bool
         Parts of the low-rank model, each of which can be turned off for study.
+    chains : int
+        Chains that are run beside each other, all of whose draws count. One is enough as a rule; with several,
+        `PosteriorFit.diagnostics` compares them, and one that is stuck goes on from the best.
     random_state : int
 
     Examples
@@ -99,6 +105,7 @@ class Posterior:
     item_noise: bool = True
     own_thresholds: bool = True
     factors: bool = True
+    chains: int = 1
     random_state: int = 0
 
     def fit(
@@ -110,6 +117,7 @@ class Posterior:
         column_features: Any = None,
         time_limit: float | None = None,
         callback: Callable[[Sweep], Any] | None = None,
+        progress: Progress | None = None,
     ) -> PosteriorFit:
         """Draw from the posterior given the known cells.
 
@@ -125,16 +133,20 @@ class Posterior:
             Seconds after which the draws so far are kept.
         callback : callable, optional
             Called with a `Sweep` after each; True ends the run.
+        progress : callable, optional
+            Called with a `Candidate` for each model that a short run has tried.
         """
         self._check(observations)
+        clock = Clock(time_limit)
         schema = _schema(alphabet, observations.shape[1])
         if self.covariance == "full" and not all(map(_has_order, schema.kinds)):
             raise ValueError('covariance="full" needs ordered symbols or numbers: categories need "low-rank"')
         with single_threaded_blas():
             given = given_features(observations, row_features, column_features)
             able = self._able_to_take(given)
-            chosen = able._settled(observations, schema, given)
-            fit = chosen._run(observations, schema, given).finish(time_limit, callback)
+            chosen, tried = able._settled(observations, schema, given, clock, progress)
+            fit = chosen._run(observations, schema, given).finish(clock, callback, held_out=tried)
+        warn_of(fit)
         return replace(fit, completion=able._completion(observations, schema, chosen.covariance))
 
     def _completion(self, observations: Observations, schema: ColumnSchema, chosen: Covariance) -> Completion | None:
@@ -177,11 +189,12 @@ class Posterior:
             covariance="low-rank" if low_rank else "full",
             thresholds="rows" if fit.frame.by_rows else "columns",
             rank=draws.raters.shape[2] - 1 if low_rank else "auto",
+            chains=1,
         )
         with single_threaded_blas():
             run = chosen._run(observations, schema, given)
             run.resume(draws[len(draws) - 1])
-            updated = run.finish(time_limit, callback)
+            updated = run.finish(Clock(time_limit), callback)
         return replace(updated, completion=self._completion(observations, schema, chosen.covariance))
 
     def _check(self, observations: Observations) -> None:
@@ -196,6 +209,8 @@ class Posterior:
             value = getattr(self, name)
             if value != "auto" and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1):
                 raise ValueError(f'{name} must be a whole number, at least 1, or "auto", got {value!r}')
+        if not isinstance(self.chains, int | np.integer) or isinstance(self.chains, bool) or self.chains < 1:
+            raise ArgumentError.must("chains", self.chains, "be a whole number, at least 1")
         if self.covariance == "full" and self.thresholds == "rows":
             raise ValueError('thresholds="rows" needs covariance="low-rank": a full covariance has them by column')
 
@@ -208,23 +223,34 @@ class Posterior:
             raise ArgumentError("column_features", None, told)
         return replace(self, covariance="low-rank")
 
-    def _settled(self, observations: Observations, schema: ColumnSchema, given: Sides) -> Posterior:
+    def _settled(
+        self,
+        observations: Observations,
+        schema: ColumnSchema,
+        given: Sides,
+        clock: Clock,
+        progress: Progress | None,
+    ) -> tuple[Posterior, tuple[Candidate, ...]]:
         """Choose the covariance and the side of the thresholds by short runs, scored on held-out cells."""
-        tried = [
-            replace(self, covariance=covariance, thresholds=side)
+        models: list[tuple[str, str]] = [
+            (covariance, side)
             for covariance in self._covariances(observations, schema)
             for side in self._sides(observations, schema, covariance)
         ]
-        if len(tried) == 1:
-            return tried[0]
+        if len(models) == 1:
+            return self._as(models[0]), ()
         kept, held = observations.split(HELD_OUT, random_state=self.random_state)
-        losses = [replace(one, sweeps=SHORT_SWEEPS)._losses(kept, held, schema, given) for one in tried]
-        best = 0
-        for one in range(1, len(tried)):
-            gain = losses[best] - losses[one]
-            if gain.mean() > SURE * gain.std() / math.sqrt(gain.size):
-                best = one
-        return tried[best]
+
+        def short_run(model: tuple[str, str], clock: Clock) -> PosteriorFit | None:
+            one = replace(self._as(model), sweeps=SHORT_SWEEPS, chains=1)
+            fit = one._run(kept, schema, given).finish(clock)
+            return None if fit.status.code == "stopped" else fit
+
+        best, tried = choose(models, short_run, held, clock, progress)
+        return self._as(best), tried
+
+    def _as(self, model: tuple[str, str]) -> Posterior:
+        return replace(self, covariance=cast(Covariance, model[0]), thresholds=cast(Thresholds, model[1]))
 
     def _covariances(self, observations: Observations, schema: ColumnSchema) -> tuple[Covariance, ...]:
         m, n = observations.shape
@@ -247,17 +273,6 @@ class Posterior:
             return ("columns",)
         return ("rows", "columns") if observations.density < DENSE else ("columns", "rows")
 
-    def _losses(self, kept: Observations, held: Observations, schema: ColumnSchema, given: Sides) -> Array:
-        """Negative log-probabilities of the held-out symbols after a run on the kept cells."""
-        fit, found = self._run(kept, schema, given).finish(None, None), []
-        for kind, alphabet in enumerate(schema.kinds):
-            inside = schema.inside(kind, held.cols)
-            rows, cols, values = held.rows[inside], held.cols[inside], held.values[inside]
-            if alphabet is not None and values.size:
-                p = fit.proba(rows, cols)[np.arange(values.size), alphabet.indices(values)]
-                found.append(-np.log(np.maximum(p, 1e-12)))
-        return np.concatenate(found) if found else np.zeros(1)
-
     def _run(self, observations: Observations, schema: ColumnSchema, given: Sides) -> Run:
         """Build the run of a model that is settled."""
         by_rows = self.thresholds == "rows" and self.covariance != "full"
@@ -269,23 +284,30 @@ class Posterior:
         binary = bool((frame.levels == 2).all()) and not full
         sweeps = (BINARY_SWEEPS if binary else SWEEPS) if self.sweeps == "auto" else int(self.sweeps)
         burn_in = min(BINARY_BURN_IN if binary else BURN_IN, sweeps // 2)
-        task = frame, observations, sweeps, burn_in
-        options = {"until_exact": self.sweeps == "auto", "seed": self.random_state}
-        if full:
+        plan, watch = Plan(sweeps, burn_in, self.sweeps == "auto"), Watch.of(frame, observations, self.random_state)
+        sampler = self._sampler(observations, frame, watch, burn_in)
+        return Run(frame, observations, watch, [sampler(seed) for seed in self._seeds()], plan)
+
+    def _seeds(self) -> list[int]:
+        """Seeds of the chains; the first is that of a single one."""
+        more = [np.random.SeedSequence((self.random_state, chain)) for chain in range(1, self.chains)]
+        return [self.random_state, *(int(one.generate_state(1)[0]) for one in more)]
+
+    def _sampler(
+        self, observations: Observations, frame: Frame, watch: Watch, burn_in: int
+    ) -> Callable[[int], Sampler]:
+        """Return what makes the chain of a seed."""
+        if self.covariance == "full":
             columns, numbers = frame.columns(observations)
             shape = observations.shape[0], len(columns)
-            chain = CovarianceChain(shape, columns, numbers, seed=self.random_state, burn_in=burn_in)
-            return CovarianceRun(chain, *task, **options)
+            return lambda seed: CovarianceSampler(
+                CovarianceChain(shape, columns, numbers, seed=seed, burn_in=burn_in), watch
+            )
         parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors)
-        low_rank = Chain(
-            frame.cells(observations),
-            self.rank_of(observations),
-            frame.features(observations),
-            seed=self.random_state,
-            burn_in=burn_in,
-            parts=parts,
+        given = frame.cells(observations), self.rank_of(observations), frame.features(observations)
+        return lambda seed: LowRankSampler(
+            Chain(*given, seed=seed, burn_in=burn_in, parts=parts), watch, KEPT_BYTES // self.chains
         )
-        return LowRankRun(low_rank, *task, **options)
 
     def rank_of(self, observations: Observations) -> int:
         """Return the number of factors for a table: more where many cells are known."""

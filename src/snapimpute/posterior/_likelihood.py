@@ -1,0 +1,60 @@
+"""Log-likelihood of known cells, with latent values integrated out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapimpute.posterior._functions import log
+from snapimpute.posterior._intervals import kernel, probabilities, to_tails
+
+HALF_LOG_2_PI = np.float32(0.9189385332046727)
+
+
+@kernel
+def log_intervals(low, high, size, eta):
+    """Return Σ log P(low < N(η, 1/size²) ≤ high); ``low`` and ``high`` are overwritten."""
+    to_tails(low, size, eta)
+    to_tails(high, size, eta)
+    p = np.empty(low.size, np.float32)
+    probabilities(low, high, p)
+    for k in range(p.size):
+        p[k] = log(p[k])
+    total = np.float64(0)
+    for k in range(p.size):
+        total += p[k]
+    return total
+
+
+@kernel
+def log_densities(value, size, eta):
+    """Return the sum of the log-densities of plain numbers."""
+    total = np.float64(0)
+    for k in range(value.size):
+        off = size[k] * (value[k] - eta[k])
+        total += log(size[k]) - np.float32(0.5) * off * off - HALF_LOG_2_PI
+    return total
+
+
+@kernel
+def log_likelihood(
+    start, stop, start_of, item, symbol, levels, thresholds, factors, rater_root, item_root, eta, value
+):
+    """Return the log-likelihood of the cells of raters start … stop; raters without symbols have a ``value``."""
+    total, most = np.float64(0), 0
+    for i in range(start, stop):
+        most = max(most, start_of[i + 1] - start_of[i])
+    space = np.empty((3, most), np.float32)
+    for i in range(start, stop):
+        first, count = start_of[i], start_of[i + 1] - start_of[i]
+        low, high, size = space[0, :count], space[1, :count], space[2, :count]
+        for k in range(count):
+            j, s = item[first + k], symbol[first + k]
+            size[k] = rater_root[i] * item_root[j]
+            low[k] = factors[j] * thresholds[i, s]
+            high[k] = factors[j] * thresholds[i, s + 1]
+        there = eta[first : first + count]
+        if levels[i] > 0:
+            total += log_intervals(low, high, size, there)
+        else:
+            total += log_densities(value[first : first + count], size, there)
+    return total

@@ -1,0 +1,178 @@
+"""The run of a posterior: clocks, interruptions, several chains, what is told on the way."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import ndtr
+from sklearn.exceptions import ConvergenceWarning
+
+import snapimpute as si
+from snapimpute.data.schema import ColumnSchema
+from snapimpute.posterior import Posterior
+from snapimpute.posterior._covariance import CovarianceChain
+from snapimpute.posterior._features import Features, side_maps
+from snapimpute.posterior._given import given_features
+from snapimpute.posterior._low_rank import Chain
+from snapimpute.posterior._samplers import LowRankSampler
+from snapimpute.posterior._table import Frame
+
+RNG = np.random.default_rng(5)
+VALUES = np.where(RNG.random((50, 12)) < 0.7, RNG.integers(0, 3, (50, 12)), np.nan)
+TABLE = si.Observations.from_dense(VALUES)
+BINARY = si.Observations.from_dense(np.where(np.isnan(VALUES), np.nan, VALUES > 0))
+NO_SIDES = side_maps(TABLE, given_features(TABLE, None, None), mask=False, seed=0)
+KINDS = [("low-rank", "rows"), ("full", "columns")]
+
+
+def log_p(low, high, eta, size) -> np.ndarray:
+    return np.log(ndtr(size * (high - eta)) - ndtr(size * (low - eta)))
+
+
+@pytest.mark.parametrize("kind", ["symbols", "binary", "numbers"])
+def test_the_log_likelihood_of_a_low_rank_chain_is_that_of_its_state(kind):
+    """A sweep gives that of the state it began with, plain numbers included; thresholds that move do so before."""
+    values = {"symbols": VALUES, "binary": VALUES > 0, "numbers": np.column_stack([VALUES[:, :6], VALUES[:, 6:]])}
+    dense = np.where(np.isnan(VALUES), np.nan, values[kind]).astype(float)
+    alphabet = si.Alphabet.of("0:1" if kind == "binary" else "0:2")
+    columns = [None] * 6 if kind == "numbers" else []
+    schema = ColumnSchema.of([*columns, *[alphabet] * (12 - len(columns))], 12)
+    table = si.Observations.from_dense(dense)
+    frame = Frame.of(table, schema, False, NO_SIDES)
+    cells = frame.cells(table)
+    chain = Chain(cells, 2, (Features.of(cells.shape[0]), Features.of(cells.shape[1])))
+    for sweeps in (5, 15):
+        for _ in range(sweeps):
+            chain.sweep()
+        a, b = chain.raters, chain.items
+        whose = np.repeat(np.arange(cells.shape[0]), np.diff(cells.start))
+        x, y = a.numbers[whose].astype(float), b.numbers[cells.item].astype(float)
+        eta = x[:, 0] + y[:, 0] + (x[:, 1:] * y[:, 1:]).sum(axis=1)
+        size = np.sqrt(a.noise[whose] * b.noise[cells.item]).astype(float)
+        factors, before = np.exp(chain.log_factors[cells.item])[:, None], chain.thresholds.copy()
+        chain.sweep()
+        moved = before if kind != "symbols" or sweeps == 5 else chain.thresholds
+        bounds = factors * moved[whose].astype(float)
+        every, plain = np.arange(whose.size), cells.levels[whose] == 0
+        expected = log_p(bounds[every, cells.symbol], bounds[every, cells.symbol + 1], eta, size)
+        density = np.log(size) - 0.5 * (size * (chain.z - eta)) ** 2 - 0.5 * math.log(2 * math.pi)
+        assert chain.log_likelihood == pytest.approx(np.where(plain, density, expected).sum(), rel=1e-4)
+
+
+def test_the_log_likelihood_of_a_full_covariance_conditions_on_the_other_cells():
+    """With thresholds and parameters that stay, it adds up each cell's probability given the row's other cells."""
+    frame = Frame.of(TABLE, ColumnSchema.single(si.Alphabet.of("0:2"), 12), False, NO_SIDES)
+    columns, numbers = frame.columns(TABLE)
+    chain = CovarianceChain(TABLE.shape, columns, numbers)
+    for _ in range(6):
+        chain.sweep()
+    chain.given, chain.robust, visit, expected = True, False, chain._visit, []
+
+    def watched(j, column, *rest):
+        K = chain.precision.astype(float)
+        others = np.delete(np.arange(12), j)
+        eta = -(K[j, others] / K[j, j]) @ chain.z[others]
+        size = np.sqrt(K[j, j] * chain.weights)
+        g, known = chain.thresholds[j].astype(float), column.known
+        low, high = g[column.symbol], g[column.symbol + 1]
+        expected.append(log_p(low, high, eta[known], size[known]).sum())
+        visit(j, column, *rest)
+
+    chain._visit = watched
+    chain.sweep()
+    assert chain.log_likelihood == pytest.approx(sum(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize(("covariance", "side"), KINDS)
+def test_every_sweep_has_a_log_likelihood(covariance, side):
+    """No sweep lacks it, on tables of three symbols and of two; it rises from the start."""
+    for table, alphabet in ((TABLE, "0:2"), (BINARY, "0:1")):
+        thresholds = "columns" if alphabet == "0:1" else side
+        fit = Posterior(covariance=covariance, thresholds=thresholds, rank=2, sweeps=30).fit(table, alphabet)
+        found = np.array([one.log_likelihood for one in fit.history])
+        assert np.isfinite(found).all()
+        assert found[-10:].mean() > found[0]
+
+
+@pytest.mark.parametrize(("covariance", "side"), KINDS)
+def test_a_limit_before_the_first_draw_keeps_what_is_there(covariance, side):
+    """One sweep is made whatever the limit, its state is the answer, and a warning says so."""
+    model = Posterior(covariance=covariance, thresholds=side, rank=2)
+    with pytest.warns(ConvergenceWarning, match="Stopped after 1 sweeps: the time is over. Few draws were kept"):
+        fit = model.fit(TABLE, "0:2", time_limit=0)
+    assert_allclose(fit.proba(np.arange(50), 3).sum(axis=1), 1.0)
+    assert fit.diagnostics.settled is None
+
+
+def test_short_runs_share_the_time(monkeypatch):
+    """Models that the limit leaves no time for do not count; the first, usual one is fitted."""
+    seen = []
+    with pytest.warns(ConvergenceWarning, match="the time is over"):
+        fit = Posterior(rank=2).fit(TABLE, "0:2", time_limit=0, progress=seen.append)
+    assert seen == []
+    assert fit.diagnostics.held_out == ()
+    assert not fit.frame.by_rows
+
+
+def test_what_was_tried_is_told_and_kept():
+    """Each short run is told as it ends, and the diagnostics have all of them."""
+    seen = []
+    fit = Posterior(covariance="low-rank", rank=2, sweeps=20).fit(TABLE, "0:2", progress=seen.append)
+    assert [one.thresholds for one in seen] == ["columns", "rows"]
+    assert fit.diagnostics.held_out == tuple(seen)
+    assert all(0.3 < one.loss < 3 and one.error > 0 for one in seen)
+
+
+def test_sweeps_tell_the_time_that_is_left(capsys):
+    """Printed, a sweep says where it is, the Monte Carlo error where it was computed, and the seconds left."""
+    Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=120).fit(TABLE, "0:2", callback=print)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 120
+    assert lines[69].startswith("sweep 70: log-likelihood -")
+    assert "Monte Carlo error 0.0" in lines[69]
+    assert lines[-1].endswith("about 0 ms left") or "ms left" in lines[-1]
+
+
+@pytest.mark.parametrize(("covariance", "side"), KINDS)
+def test_several_chains_are_pooled(covariance, side):
+    """The first chain is the single one; the answer is the average over all, and another seed gives another chain."""
+    one = Posterior(covariance=covariance, thresholds=side, rank=2, sweeps=40)
+    alone, pair = one.fit(TABLE, "0:2"), Posterior(**{**vars(one), "chains": 2}).fit(TABLE, "0:2")
+    assert pair.diagnostics.chains == 2
+    assert pair.diagnostics.draws == 2 * alone.diagnostics.draws
+    rows, cols = np.arange(50), np.arange(50) % 12
+    other = 2 * pair.answers.probabilities(pair.frame, rows, cols) - alone.answers.probabilities(
+        alone.frame, rows, cols
+    )
+    assert np.abs(other - alone.answers.probabilities(alone.frame, rows, cols)).max() > 1e-3
+    assert other.min() > -1e-5
+    with pytest.raises(ValueError, match="chains must be a whole number, at least 1, got 0"):
+        Posterior(chains=0).fit(TABLE, "0:2")
+
+
+def test_a_stuck_chain_goes_on_from_the_best(monkeypatch):
+    """A chain with a low log-likelihood takes the state of the best, is counted, and then goes its own way."""
+    real, adopt, states = LowRankSampler.sweep, LowRankSampler.adopt, []
+
+    def held(self, *, keep):
+        real(self, keep=keep)
+        if self.chain.seed and len(self.likelihoods) <= 10:
+            self.likelihoods = [-9999.0 - one for one in range(len(self.likelihoods))]
+
+    def watched(self, other):
+        adopt(self, other)
+        states.append([(one.chain.raters.numbers.copy(), one.chain.number) for one in (self, other)])
+
+    monkeypatch.setattr(LowRankSampler, "sweep", held)
+    monkeypatch.setattr(LowRankSampler, "adopt", watched)
+    model = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=100, chains=2)
+    fit = model.fit(TABLE, "0:2")
+    assert fit.diagnostics.restarts == 1
+    first, second = np.split(fit.answers.draws.raters, 2)
+    (mine, number), (best, other) = states[0]
+    assert_array_equal(mine, best)
+    assert number == other == 30
+    assert np.abs(first - second).max() > 0.1
