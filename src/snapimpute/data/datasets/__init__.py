@@ -15,6 +15,7 @@ from snapimpute.data.datasets.bookcrossing import book_crossing
 from snapimpute.data.datasets.bundled import CONGRESSES, senate_votes
 from snapimpute.data.datasets.movielens import movielens_100k
 from snapimpute.data.datasets.movielens_1m import movielens_1m_top501
+from snapimpute.data.datasets.movielens_features import MovieLensFeatures, movielens_100k_features
 from snapimpute.data.datasets.synthetic import Synthetic, low_rank_alphabet
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Dataset",
     "DatasetUnavailable",
     "Entry",
+    "MovieLensFeatures",
     "Synthetic",
     "book_crossing",
     "cache_dir",
@@ -29,6 +31,7 @@ __all__ = [
     "low_rank_alphabet",
     "movielens_1m_top501",
     "movielens_100k",
+    "movielens_100k_features",
     "names",
     "senate_votes",
 ]
