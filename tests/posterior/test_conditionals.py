@@ -159,6 +159,7 @@ def drawn_shares(chain: Chain, rater: int, key: int) -> dict[str, float]:
     sides = chain.raters, chain.items
     (_, noise, ridge, mean), (y, other_noise, other_ridge, other_mean) = map(copies, sides)
     chain._predict()
+    chain.relaxation = 0.0
     chain._draw_units(np.uint32(key))
     z = latent(chain)
     cells, found = np.flatnonzero(~np.isnan(z[rater])), {}

@@ -117,6 +117,19 @@ def test_thresholds_have_the_distribution_that_integration_gives():
 
 
 @pytest.mark.slow
+def test_errors_of_draws_in_a_row_cancel():
+    """After the burn-in the latent means of hidden cells correlate negatively from one sweep to the next."""
+    table, hidden, *_ = planted(80, 30, 2, 5, 0.8)
+    cells = Cells.of(table.rows, table.cols, table.values.astype(int), table.shape, np.full(80, 5))
+    chain, found = Chain(cells, 2, (Features.of(80), Features.of(30)), burn_in=30), []
+    for _ in range(130):
+        chain.sweep()
+        a, b = chain.raters.numbers.astype(float), chain.items.numbers.astype(float)
+        found.append((a[:, [0]] + b[:, 0] + a[:, 1:] @ b[:, 1:].T)[hidden])
+    off = np.stack(found[30:]) - np.mean(found[30:], axis=0)
+    assert (off[1:] * off[:-1]).mean() < 0
+
+
 def test_noise_levels_of_rows_are_found():
     """Rows that answer at random get a smaller precision than those that follow the factors."""
     table, *_ = planted(200, 60, 2, 5, 0.9)

@@ -42,9 +42,12 @@ def test_normal_equations(width, cells):
     assert out[square + width] == pytest.approx(float(w @ t**2), rel=1e-5)
 
 
-@pytest.mark.parametrize("used", [8, 16, 31])
-def test_units_are_drawn_from_their_conditional(used):
-    """Over many streams, draws of a unit have the mean A⁻¹h and the covariance A⁻¹, and leave what numpy says."""
+@pytest.mark.parametrize(("used", "relaxation"), [(8, 0.0), (16, 0.0), (31, 0.0), (8, -0.7), (31, -0.7)])
+def test_units_are_drawn_from_their_conditional(used, relaxation):
+    """Draws of a unit have the mean A⁻¹h and the covariance A⁻¹, and the relaxation correlates two in a row.
+
+    They leave of their cells what numpy says.
+    """
     rng, width = np.random.default_rng(0), padded(used)
     factors, which, w, t = equations(width, 60, rng)
     factors[:, used:] = 0
@@ -55,7 +58,8 @@ def test_units_are_drawn_from_their_conditional(used):
     numbers, rest = np.zeros((LANES, width), np.float32), np.empty(LANES, np.float32)
     for key in range(400):
         stream = np.uint32(key), np.uint32(4)
-        solve_units(LANES, used, width, sums, ridge, mean, *stream, 0, numbers, rest, space)
+        about = np.float32(relaxation if key else 0.0)
+        solve_units(LANES, used, width, sums, ridge, mean, about, *stream, 0, numbers, rest, space)
         drawn.append(numbers[:, :used].copy())
     x = np.concatenate(drawn).astype(float)
     v = factors[which, :used].astype(float)
@@ -63,9 +67,13 @@ def test_units_are_drawn_from_their_conditional(used):
     A = np.diag(ridge[:used].astype(float)) + (v * w[:, None]).T @ v
     h = ridge[:used] * mean[0, :used].astype(float) + (v * w[:, None]).T @ t
     spread = np.sqrt(np.diag(np.linalg.inv(A)))
+    bound = 6 / np.sqrt(len(x) * (1 - relaxation**2) / (1 + relaxation**2))
     assert np.abs((x.mean(axis=0) - np.linalg.solve(A, h)) / spread).max() < 5 / np.sqrt(len(x))
     off = (np.cov(x.T) - np.linalg.inv(A)) / np.outer(spread, spread)
-    assert np.abs(off).max() < 6 / np.sqrt(len(x))
+    assert np.abs(off).max() < bound
+    old, new = (np.concatenate(part) - x.mean(axis=0) for part in (drawn[:-1], drawn[1:]))
+    off = (new.T @ old / len(old) - relaxation * np.linalg.inv(A)) / np.outer(spread, spread)
+    assert np.abs(off).max() < bound
     left = ((t - v @ numbers[0, :used]) ** 2) @ w
     assert rest[0] == pytest.approx(left, rel=1e-4)
     assert not numbers[:, used:].any()
@@ -113,7 +121,7 @@ def test_fewer_units_than_lanes():
     rng = np.random.default_rng(1)
     factors, which, w, t = equations(16, 20, rng)
     sums = np.tile(summed(16, factors, which, w, t), (LANES, 1))
-    given = np.ones(16, np.float32), np.zeros((LANES, 16), np.float32), np.uint32(3), np.uint32(4), 0
+    given = np.ones(16, np.float32), np.zeros((LANES, 16), np.float32), np.float32(0), np.uint32(3), np.uint32(4), 0
     found = []
     for count in (LANES, 5):
         numbers, rest = np.full((LANES, 16), np.nan, np.float32), np.empty(LANES, np.float32)

@@ -25,6 +25,9 @@ SWEEPS = 6
 STEP = 0.3
 """Step of the thresholds of new raters."""
 
+ANEW = np.float32(0)
+"""Relaxation of numbers that forget those of the last sweep."""
+
 
 def fold_in(draws: Draws, cells: Cells, features: Array, *, raters: bool, seed: int = 0) -> Draws:
     """Return draws whose raters (or items) are the new units, with the old ones across.
@@ -111,7 +114,7 @@ class _Raters(_Folding):
             self._move_thresholds(roots, eta, key)
         choose(cells, roots, eta, key, z)
         bounds = cells.symbol, cells.levels, self.thresholds, self.given.factors, *roots, eta, z
-        prior, rest = (self.precision, self.mean, self.used), np.empty(len(self.new), np.float32)
+        prior, rest = (self.precision, self.mean, ANEW, self.used), np.empty(len(self.new), np.float32)
         draw_raters(*given, *bounds, *self.items, *prior, key, self.new, rest)
         return rest, cells.counts[0]
 
@@ -150,7 +153,7 @@ class _Items(_Folding):
         bounds = cells.symbol, cells.levels, self.thresholds, self.factors
         draw_latent(*given, *bounds, *roots, eta, key, space, z)
         order = cells.item_start, cells.rater, cells.position, z
-        prior, rest = (self.precision, self.mean, self.used), np.empty(len(self.new), np.float32)
+        prior, rest = (self.precision, self.mean, ANEW, self.used), np.empty(len(self.new), np.float32)
         draw_items(0, len(self.new), *order, *split(self.raters), *roots, *prior, key, self.new, rest)
         return rest, cells.counts[1]
 

@@ -101,6 +101,7 @@ def draw_raters(
     heights,
     ridge,
     mean,
+    relaxation,
     used,
     key,
     numbers,
@@ -126,7 +127,7 @@ def draw_raters(
         for lane in range(count):
             a, b = start_of[first + lane] - p0, start_of[first + lane + 1] - p0
             add_cells(vectors, width, items, weight, target, a, b, sums[lane])
-        solve_units(count, used, width, sums, ridge, mean, key, RATERS, first, numbers, rest, solving)
+        solve_units(count, used, width, sums, ridge, mean, relaxation, key, RATERS, first, numbers, rest, solving)
         for i in range(first, first + count):
             rest[i] /= rater_root[i] * rater_root[i]
 
@@ -145,6 +146,7 @@ def draw_items(
     item_root,
     ridge,
     mean,
+    relaxation,
     used,
     key,
     numbers,
@@ -168,6 +170,6 @@ def draw_items(
             for k in range(a, b):
                 weight[k] *= own * weight[k]
             add_cells(vectors, width, raters, weight, target, a, b, sums[lane])
-        solve_units(count, used, width, sums, ridge, mean, key, ITEMS, first, numbers, rest, solving)
+        solve_units(count, used, width, sums, ridge, mean, relaxation, key, ITEMS, first, numbers, rest, solving)
         for j in range(first, first + count):
             rest[j] /= item_root[j] * item_root[j]

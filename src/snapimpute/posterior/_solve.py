@@ -114,12 +114,35 @@ def _left_over(used, ridge, solved, drawn, prior, x, total):
 
 
 @kernel
-def solve_units(count, used, width, sums, ridge, mean, key, purpose, first, numbers, rest, space):
+def _relax(count, used, width, first, numbers, matrix, relaxation, solved, drawn, x, rows):
+    """Turn f + noise, f = L⁻¹h, into f + r(Lᵀx − f) + √(1 − r²)·noise, with relaxation r and the old numbers x."""
+    fresh = np.sqrt(np.float32(1) - relaxation * relaxation)
+    for lane in range(count):
+        for a in range(used):
+            rows[lane * width + a] = numbers[first + lane, a]
+    for a in range(0, width, LANES):
+        turn(rows, a, width, x, a * LANES)
+    for k in range(used * LANES):
+        drawn[k] = solved[k] + fresh * (drawn[k] - solved[k]) - relaxation * solved[k]
+    for a in range(used):
+        old, row = x[a * LANES : (a + 1) * LANES], a * width * LANES
+        inverse = matrix[row + a * LANES : row + (a + 1) * LANES]
+        for lane in range(LANES):
+            drawn[a * LANES + lane] += relaxation * old[lane] / inverse[lane]
+        for b in range(a):
+            beside, place = matrix[row + b * LANES : row + (b + 1) * LANES], drawn[b * LANES : (b + 1) * LANES]
+            for lane in range(LANES):
+                place[lane] += relaxation * beside[lane] * old[lane]
+
+
+@kernel
+def solve_units(count, used, width, sums, ridge, mean, relaxation, key, purpose, first, numbers, rest, space):
     """Draw up to `LANES` units of ``used`` numbers.
 
     Units first … first + count come from N(A⁻¹h, A⁻¹), A = diag(ridge) + G and
     h = ridge·mean + Σ w t v, with the sums of `_gram.add_cells`, one row a unit.
-    ``rest`` gets Σ w (t − xᵀv)² of each.
+    ``relaxation`` is their correlation with the numbers that were, which leaves this
+    distribution as it is. ``rest`` gets Σ w (t − xᵀv)² of each.
     """
     matrix, vectors, total = space
     drawn, prior, x, rows = vectors[0], vectors[1], vectors[2], vectors[3]
@@ -129,6 +152,9 @@ def solve_units(count, used, width, sums, ridge, mean, key, purpose, first, numb
     fill_normal(first * width, purpose, key, drawn[: used * LANES])
     for k in range(used * LANES):
         drawn[k] += solved[k]
+    if relaxation != 0:
+        _relax(count, used, width, first, numbers, matrix, relaxation, solved, drawn, x, rows)
+    for k in range(used * LANES):
         x[k] = drawn[k]
     _back(matrix, width, used, x)
     for lane in range(count):
