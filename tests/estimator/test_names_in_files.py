@@ -14,6 +14,8 @@ import snapimpute as si
 from snapimpute.base.files import file_form, stored
 from snapimpute.estimator import files as model_io
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.posterior._run import RunState
+from snapimpute.posterior._samplers import CovarianceState, LowRankState
 from snapimpute.problem.losses import Loss, Multinomial, Squares, Thresholds
 from snapimpute.solvers.base import Solver, State
 from snapimpute.solvers.checkpoint import _known_classes, fingerprint
@@ -74,6 +76,7 @@ PINNED: dict[str, str] = {
     "penalty tnn": "lam r",
     "posterior candidate": "covariance thresholds loss error seconds",
     "posterior completion": "fitted seed rows",
+    "posterior covariance state": "chain sums means count draws watched likelihoods",
     "posterior covariance draw": "precision thresholds level noise_shape",
     "posterior diagnostics": "chains restarts draws error r_hat cell_r_hat largest_r_hat effective_size "
     "cell_effective_size held_out",
@@ -84,6 +87,8 @@ PINNED: dict[str, str] = {
     "posterior mask": "weights vectors",
     "posterior model": "schema fit rule",
     "posterior side": "mask given cold weights",
+    "posterior low-rank state": "chain raters items draws every seen watched likelihoods",
+    "posterior run": "model number history seconds restarts chains held_out",
     "posterior sweep": "number log_likelihood seconds error left",
     "posterior": "covariance rank thresholds sweeps mask noise item_noise own_thresholds factors chains random_state",
     "posterior threshold prior": "center spread factor_spread",
@@ -141,6 +146,7 @@ def declared() -> dict[str, type]:
         **_known_classes(problem(), si.solvers.APG()),
         **model_io._known(),
         **known_by_name(losses),
+        **known_by_name((RunState, LowRankState, CovarianceState)),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.posterior import Posterior
+from snapimpute.posterior import Posterior, PosteriorFit
 from snapimpute.posterior._covariance import CovarianceChain
 from snapimpute.posterior._features import Features, side_maps
 from snapimpute.posterior._given import given_features
 from snapimpute.posterior._low_rank import Chain
 from snapimpute.posterior._samplers import LowRankSampler
 from snapimpute.posterior._table import Frame
+from snapimpute.solvers.serialise import digest
 
 RNG = np.random.default_rng(5)
 VALUES = np.where(RNG.random((50, 12)) < 0.7, RNG.integers(0, 3, (50, 12)), np.nan)
@@ -176,3 +178,100 @@ def test_a_stuck_chain_goes_on_from_the_best(monkeypatch):
     assert_array_equal(mine, best)
     assert number == other == 30
     assert np.abs(first - second).max() > 0.1
+
+
+# ---------------------------------------------------------------- checkpoints
+class KilledError(Exception):
+    """Stands for a process that dies."""
+
+
+def killed_at(number: int):
+    def die(sweep):
+        if sweep.number == number:
+            raise KilledError
+
+    return die
+
+
+def same_fit(one: PosteriorFit, other: PosteriorFit) -> None:
+    """All that was drawn, bit for bit, and the history but for its seconds."""
+    assert digest(one.answers) == digest(other.answers)
+    assert one.diagnostics == other.diagnostics
+    assert one.status == other.status
+    assert [(x.number, x.log_likelihood) for x in one.history] == [
+        (x.number, x.log_likelihood) for x in other.history
+    ]
+
+
+@pytest.mark.parametrize(("covariance", "side"), [*KINDS, ("low-rank", "columns")])
+@pytest.mark.parametrize("number", [3, 27])
+def test_a_killed_run_goes_on_to_the_same_bits(covariance, side, number, tmp_path):
+    """Killed in the burn-in or after, and resumed: draws, diagnostics and history are those of one that was not."""
+    schema = ColumnSchema.of([None, si.Nominal([0, 1, 2]), *[si.Alphabet.of("0:2")] * 10], 12)
+    table = schema if (covariance, side) == ("low-rank", "columns") else "0:2"
+    model = Posterior(covariance=covariance, thresholds=side, rank=2, sweeps=40, chains=2)
+    path = si.solvers.Checkpoint(tmp_path / "run", every_seconds=0)
+    with pytest.raises(KilledError):
+        model.fit(TABLE, table, callback=killed_at(number), checkpoint=path)
+    resumed = model.fit(TABLE, table, checkpoint=path)
+    same_fit(resumed, model.fit(TABLE, table))
+    same_fit(model.fit(TABLE, table, checkpoint=path), resumed)
+
+
+def test_a_resumed_run_may_have_more_sweeps(tmp_path):
+    """A run that had ended goes on to the bits of the longer one, if the burn-in is the same."""
+    short = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=80)
+    long = replace(short, sweeps=90)
+    short.fit(TABLE, "0:2", checkpoint=tmp_path / "run")
+    same_fit(long.fit(TABLE, "0:2", checkpoint=tmp_path / "run"), long.fit(TABLE, "0:2"))
+
+
+def test_short_runs_are_not_made_again(tmp_path):
+    """The file holds the model that was chosen, and what was tried."""
+    model, seen = Posterior(rank=2, sweeps=20), []
+    first = model.fit(TABLE, "0:2", checkpoint=tmp_path / "run")
+    again = model.fit(TABLE, "0:2", checkpoint=tmp_path / "run", progress=seen.append)
+    assert seen == []
+    assert len(again.diagnostics.held_out) == 3
+    same_fit(first, again)
+
+
+def test_an_interruption_between_sweeps_is_saved(tmp_path):
+    """Ctrl-C in the callback: the file has every sweep that was made."""
+    model = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=40)
+
+    def stop(sweep):
+        if sweep.number == 25:
+            raise KeyboardInterrupt
+
+    fit = model.fit(TABLE, "0:2", callback=stop, checkpoint=tmp_path / "run")
+    assert fit.status.code == "interrupted"
+    seen = []
+    resumed = model.fit(TABLE, "0:2", callback=lambda one: seen.append(one.number), checkpoint=tmp_path / "run")
+    assert seen == list(range(26, 40))
+    same_fit(resumed, model.fit(TABLE, "0:2"))
+
+
+def test_a_file_of_another_run_is_refused(tmp_path):
+    """Another table, another model, another burn-in: the sentence names the part that differs."""
+    model = Posterior(covariance="full", sweeps=20)
+    model.fit(TABLE, "0:2", checkpoint=tmp_path / "run")
+    fewer = si.Observations.from_dense(VALUES[:40])
+    for other, table, named in (
+        (model, fewer, "observations differs"),
+        (replace(model, random_state=1), TABLE, r"model differs \(Posterior\(.*random_state=0\) then"),
+        (replace(model, sweeps=60), TABLE, r"burn-in differs \(10 then, 30 now\)"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            other.fit(table, "0:2", checkpoint=tmp_path / "run")
+    (tmp_path / "other").write_text("no checkpoint")
+    with pytest.raises(ValueError, match="is not a checkpoint to go on from"):
+        model.fit(TABLE, "0:2", checkpoint=tmp_path / "other")
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(tmp_path):
+    """A warning says so, and the fit is returned."""
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="could not be written"):
+        fit = Posterior(covariance="full", sweeps=20).fit(TABLE, "0:2", checkpoint=tmp_path / "file" / "run")
+    assert len(fit.history) == 20

@@ -70,7 +70,7 @@ def test_long_text_is_refused_when_saved(tmp_path, monkeypatch):
     """A history that could be written but not read is not written."""
     keeper, saved = some_run(tmp_path / "a")
     monkeypatch.setattr(checkpoint, "MAX_TEXT", 1000)
-    with pytest.raises(ValueError, match="the history is too long for a checkpoint: 0 iterations make"):
+    with pytest.raises(ValueError, match="the history is too long for a checkpoint: it makes"):
         keeper.save(saved)
 
 

@@ -18,7 +18,7 @@ class Clock:
     """
 
     def __init__(self, limit: float | None = None, spent: float = 0.0) -> None:
-        self.begun, self.limit, self.spent = time.perf_counter(), math.inf if limit is None else limit, spent
+        self.begun, self.limit, self.spent = time.perf_counter(), math.inf if limit is None else float(limit), spent
 
     @property
     def here(self) -> float:

@@ -46,12 +46,12 @@ class Plan:
     until_exact: bool = False
 
 
-@stored("posterior run", "candidate", "number", "history", "seconds", "restarts", "chains", "held_out")
+@stored("posterior run", "model", "number", "history", "seconds", "restarts", "chains", "held_out")
 @dataclass(frozen=True, eq=False)
 class RunState:
     """Everything that a run goes on from: the model that was chosen, the sweeps made, the state of each chain."""
 
-    candidate: tuple[str, str]
+    model: tuple[str, str]
     number: int
     history: tuple[Sweep, ...]
     seconds: float
@@ -78,6 +78,7 @@ class Run:
     ) -> None:
         self.frame, self.observations, self.watch, self.samplers = frame, observations, watch, list(samplers)
         self.plan, self.number, self.history, self.restarts = plan, 0, list[Sweep](), 0
+        self._whole = True  # between two sweeps
 
     def resume(self, draw: Any) -> None:
         """Go on from a draw of a smaller table, with a short burn-in."""
@@ -86,10 +87,10 @@ class Run:
         for sampler in self.samplers:
             sampler.resume(draw, burn_in)
 
-    def state(self, candidate: tuple[str, str], seconds: float, held_out: tuple[Candidate, ...]) -> RunState:
+    def state(self, model: tuple[str, str], seconds: float, held_out: tuple[Candidate, ...]) -> RunState:
         """Return everything that the run goes on from."""
         chains = tuple(one.state() for one in self.samplers)
-        return RunState(candidate, self.number, tuple(self.history), seconds, self.restarts, chains, held_out)
+        return RunState(model, self.number, tuple(self.history), seconds, self.restarts, chains, held_out)
 
     def restore(self, state: RunState) -> None:
         """Take up a run between two sweeps."""
@@ -108,7 +109,11 @@ class Run:
         """Sweep until the draws suffice, the time is over, or the user interrupts."""
         try:
             status = self._sweep_on(clock, callback, keeper)
+            if keeper is not None:
+                keeper.keep(self, clock.seconds)
         except KeyboardInterrupt:
+            if keeper is not None and self._whole:
+                keeper.keep(self, clock.seconds)
             if not self._kept:
                 raise
             told = f"Interrupted after {self.number} sweeps; the {self._kept} draws so far are kept."
@@ -127,8 +132,6 @@ class Run:
                 return self._stopped("the callback asked for it")
             if keeper is not None and keeper.due():
                 keeper.keep(self, clock.seconds)
-        if keeper is not None:
-            keeper.keep(self, clock.seconds)
         return status
 
     def _ended(self, clock: Clock) -> Status | None:
@@ -153,7 +156,7 @@ class Run:
 
     def _sweep(self, clock: Clock) -> Sweep:
         """Make a sweep of each chain. Draws of the second half of the burn-in count until it ends."""
-        number, burn_in = self.number, self.plan.burn_in
+        number, burn_in, self._whole = self.number, self.plan.burn_in, False
         for sampler in self.samplers:
             if number == burn_in:
                 sampler.clear()
@@ -166,6 +169,7 @@ class Run:
         likelihood = float(np.mean([one.log_likelihood for one in self.samplers]))
         done = Sweep(number, likelihood, clock.seconds, error, self._left(clock, error))
         self.history.append(done)
+        self._whole = True
         return done
 
     def _error(self) -> float:

@@ -30,10 +30,11 @@ PARAMETERS_EVERY = 8
 RESUME_AT = 20
 """Number of sweeps that a chain counts as made when it goes on from a draw."""
 
-CHAIN_GIVEN = {"cells", "rank", "seed", "burn_in", "parts", "width", "ordinal", "binary", "kinds", "raters", "items"}
+CHAIN_GIVEN = {"cells", "rank", "seed", "burn_in", "parts", "width", "ordinal", "binary", "kinds", "eta"}
+CHAIN_GIVEN |= {"raters", "items"}
 SIDE_GIVEN = {"features", "turn", "groups", "_gram", "_feature_sums"}
 COVARIANCE_GIVEN = {"rows", "columns", "seed", "burn_in", "strength", "rank", "robust", "exact", "levels"}
-"""Attributes that follow from the table and the parameters; all others are the state of a chain."""
+"""Attributes that follow from the table, the parameters or other ones; the rest is the state of a chain."""
 
 Numbers = dict[str, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -15,6 +16,7 @@ from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._answers import LowRankAnswers
+from snapimpute.posterior._checkpoint import RunFile
 from snapimpute.posterior._choice import Progress, choose
 from snapimpute.posterior._clock import Clock
 from snapimpute.posterior._completion import Completion
@@ -28,6 +30,7 @@ from snapimpute.posterior._table import Frame
 from snapimpute.posterior._watch import Watch
 from snapimpute.posterior.diagnostics import Candidate
 from snapimpute.posterior.fit import PosteriorFit, Sweep
+from snapimpute.solvers import Checkpoint
 
 Covariance = Literal["auto", "low-rank", "full"]
 Thresholds = Literal["auto", "rows", "columns"]
@@ -118,6 +121,7 @@ class Posterior:
         time_limit: float | None = None,
         callback: Callable[[Sweep], Any] | None = None,
         progress: Progress | None = None,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     ) -> PosteriorFit:
         """Draw from the posterior given the known cells.
 
@@ -135,6 +139,10 @@ class Posterior:
             Called with a `Sweep` after each; True ends the run.
         progress : callable, optional
             Called with a `Candidate` for each model that a short run has tried.
+        checkpoint : path or Checkpoint, optional
+            Save the run there, every 30 seconds, when it ends, and when it is interrupted between two sweeps. If
+            the file exists, the run goes on where it was: short runs are not made again, and the draws are the same
+            bits as if it had never stopped. It must be of the same table and parameters, but may have more sweeps.
         """
         self._check(observations)
         clock = Clock(time_limit)
@@ -144,10 +152,26 @@ class Posterior:
         with single_threaded_blas():
             given = given_features(observations, row_features, column_features)
             able = self._able_to_take(given)
-            chosen, tried = able._settled(observations, schema, given, clock, progress)
-            fit = chosen._run(observations, schema, given).finish(clock, callback, held_out=tried)
+            file = None if checkpoint is None else RunFile(checkpoint, able._parts(observations, schema, given))
+            saved = None if file is None else file.load()
+            if saved is None:
+                chosen, tried = able._settled(observations, schema, given, clock, progress)
+            else:
+                chosen, tried, clock.spent = able._as(saved.model), saved.held_out, saved.seconds
+            run = chosen._run(observations, schema, given)
+            if saved is not None:
+                run.restore(saved)
+            if file is not None:
+                file.begin((chosen.covariance, chosen.thresholds), tried)
+            fit = run.finish(clock, callback, file, tried)
         warn_of(fit)
         return replace(fit, completion=able._completion(observations, schema, chosen.covariance))
+
+    def _parts(self, observations: Observations, schema: ColumnSchema, given: Sides) -> dict[str, Any]:
+        """Everything that draws depend on: more sweeps change none of them, as long as the burn-in is the same."""
+        binary = all(len(kind or ()) == 2 for kind in schema.kinds)
+        model, parts = replace(self, sweeps="auto"), {"observations": observations, "alphabet": schema}
+        return parts | {"model": model, "burn-in": self._sweeps(binary)[1], "features": given}
 
     def _completion(self, observations: Observations, schema: ColumnSchema, chosen: Covariance) -> Completion | None:
         """Complete a narrow table by the full covariance, though low rank predicts as well: it keeps every link."""
@@ -282,11 +306,15 @@ class Posterior:
         sides = side_maps(observations, given, mask=self.mask and not full, seed=self.random_state)
         frame = Frame.of(observations, schema, by_rows, sides)
         binary = bool((frame.levels == 2).all()) and not full
-        sweeps = (BINARY_SWEEPS if binary else SWEEPS) if self.sweeps == "auto" else int(self.sweeps)
-        burn_in = min(BINARY_BURN_IN if binary else BURN_IN, sweeps // 2)
+        sweeps, burn_in = self._sweeps(binary)
         plan, watch = Plan(sweeps, burn_in, self.sweeps == "auto"), Watch.of(frame, observations, self.random_state)
         sampler = self._sampler(observations, frame, watch, burn_in)
         return Run(frame, observations, watch, [sampler(seed) for seed in self._seeds()], plan)
+
+    def _sweeps(self, binary: bool) -> tuple[int, int]:
+        """Return the sweeps at most, and those of the burn-in."""
+        sweeps = (BINARY_SWEEPS if binary else SWEEPS) if self.sweeps == "auto" else int(self.sweeps)
+        return sweeps, min(BINARY_BURN_IN if binary else BURN_IN, sweeps // 2)
 
     def _seeds(self) -> list[int]:
         """Seeds of the chains; the first is that of a single one."""

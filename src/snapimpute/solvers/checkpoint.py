@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -118,22 +118,38 @@ class Checkpoint:
         return CheckpointFile(self, problem, solver, settings, backend)
 
 
-class CheckpointFile:
-    """Loads and saves one run; made by `Checkpoint.begin`."""
+Snapshot = TypeVar("Snapshot")
+
+
+class SnapshotFile(Generic[Snapshot]):
+    """Loads and saves the snapshots of one run, which are of one class.
+
+    Parameters
+    ----------
+    to : Checkpoint
+    made_of : Mapping
+        Digests of everything that the run depends on, from `digests`.
+    known : Known
+        Classes that the file may name.
+    kind : type
+        Class of the snapshots.
+    given : Mapping, optional
+        Values that the caller has anyway, and which the file only names.
+    backend : Backend, optional
+        Home of the arrays, if that is not numpy's memory.
+    """
 
     def __init__(
         self,
         to: Checkpoint,
-        problem: Problem,
-        solver: Solver[Any],
-        settings: Mapping[str, Any],
+        made_of: dict[str, dict[str, str]],
+        known: Known,
+        kind: type[Snapshot],
+        given: Mapping[str, Any] | None = None,
         backend: Backend | None = None,
     ) -> None:
         self.path, self.every_seconds, self._backend = to.path, to.every_seconds, backend
-        kind = {} if backend is None else {"backend": backend.kind}
-        self._fingerprint = fingerprint(problem, solver, {**settings, **kind})
-        self._known = _known_classes(problem, solver)
-        self._given = {f.name: getattr(problem, f.name) for f in fields(problem)}
+        self._fingerprint, self._known, self._kind, self._given = made_of, known, kind, given or {}
         self._parts = self.path.absolute().with_name(f"{self.path.name}.parts")
         """Folders with the parts of a run that the workers of a cluster write, one for each time."""
         self._since = time.monotonic()
@@ -142,7 +158,7 @@ class CheckpointFile:
         """Tell whether it is time to save again."""
         return time.monotonic() - self._since >= self.every_seconds
 
-    def save(self, saved: RunSnapshot) -> None:
+    def save(self, saved: Snapshot) -> None:
         """Replace the file at once as a whole; a run that is killed meanwhile leaves the one before."""
         folder = self._parts / uuid.uuid4().hex
         try:
@@ -158,18 +174,19 @@ class CheckpointFile:
                     shutil.rmtree(other, ignore_errors=True)
         self._since = time.monotonic()
 
-    def _write(self, saved: RunSnapshot, folder: Path) -> None:
+    def _write(self, saved: Snapshot, folder: Path) -> None:
         encoder = Encoder(self._known, self._given, folder=folder)
         content = {"fingerprint": self._fingerprint, "tree": encoder.node(saved)}
         content |= {"parts": folder.name} if encoder.apart else {}
         document = json.dumps(_writer() | content, allow_nan=False)
         if len(document) > MAX_TEXT:
-            size = f"{len(saved.rows):,} iterations make {len(document):,} bytes"
-            raise ValueError(f"the history is too long for a checkpoint: {size}, above {MAX_TEXT:,}")
+            raise ValueError(
+                f"the history is too long for a checkpoint: it makes {len(document):,} bytes, above {MAX_TEXT:,}"
+            )
         metadata = {"document": document, "sha256": checksum(document, encoder.tensors)}
         write_atomically(self.path, as_safetensors(encoder.tensors, metadata=metadata), durable=True)
 
-    def load(self) -> RunSnapshot | None:
+    def load(self) -> Snapshot | None:
         """Read the saved run, or None if there is no file; a file that belongs to another run is refused."""
         if not self.path.exists():
             return None
@@ -185,7 +202,7 @@ class CheckpointFile:
             saved = Decoder(self._known, self._given, tensors, self._backend, folder).value(document["tree"])
         except (OSError, KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError) as err:
             self._refuse(f"its content cannot be restored ({type(err).__name__}: {err})")
-        if not isinstance(saved, RunSnapshot):
+        if not isinstance(saved, self._kind):
             self._refuse(f"it holds a {type(saved).__name__}, not a run")
         return saved
 
@@ -221,6 +238,23 @@ class CheckpointFile:
         raise ValueError(f"{self.path} is not a checkpoint to go on from: {found}. {ADVICE}") from None
 
 
+class CheckpointFile(SnapshotFile[RunSnapshot]):
+    """Loads and saves one run of a solver; made by `Checkpoint.begin`."""
+
+    def __init__(
+        self,
+        to: Checkpoint,
+        problem: Problem,
+        solver: Solver[Any],
+        settings: Mapping[str, Any],
+        backend: Backend | None = None,
+    ) -> None:
+        kind = {} if backend is None else {"backend": backend.kind}
+        made_of = fingerprint(problem, solver, {**settings, **kind})
+        given = {f.name: getattr(problem, f.name) for f in fields(problem)}
+        super().__init__(to, made_of, _known_classes(problem, solver), RunSnapshot, given, backend)
+
+
 def _writer() -> dict[str, Any]:
     """Header of a file; another version of the package might compute other iterates."""
     return {"format": FORMAT, "version": FORMAT_VERSION, "snapimpute": import_module("snapimpute").__version__}
@@ -233,7 +267,11 @@ def fingerprint(problem: Problem, solver: Solver[Any], settings: Mapping[str, An
     Equal values give equal digests, whatever objects hold them; labels of rows and columns do not count.
     """
     parts = {f.name: getattr(problem, f.name) for f in fields(problem)} | {"solver": solver}
-    parts |= {f"setting {name}": value for name, value in settings.items()}
+    return digests(parts | {f"setting {name}": value for name, value in settings.items()})
+
+
+def digests(parts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return a digest of each part, with words to show for it."""
     return {name: {"digest": digest(value), "shown": _shown(value)} for name, value in parts.items()}
 
 
