@@ -9,8 +9,8 @@ from scipy import stats
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from snapimpute.posterior import _functions as functions
-from snapimpute.posterior._intervals import inside
-from snapimpute.posterior._random import normal, philox, uniform
+from snapimpute.posterior._intervals import LATENT, between_thresholds, fill_normal, fill_uniform, inside
+from snapimpute.posterior._random import philox
 
 
 @numba.njit
@@ -47,13 +47,6 @@ def each_between(a, b, out):
 def each_inside(a, b, u, out):
     for i in range(u.size):
         out[i] = inside(a, b, u[i])
-
-
-@numba.njit
-def fill(out, key, gaussian):
-    for i in range(out.size):
-        counter, purpose = np.uint32(i), np.uint32(3)
-        out[i] = normal(counter, purpose, key) if gaussian else uniform(counter, purpose, key)
 
 
 def applied(each, *given: np.ndarray) -> np.ndarray:
@@ -101,7 +94,7 @@ def test_intervals_on_both_sides():
 def test_truncated_normals(a, b):
     """Numbers between two bounds have the distribution they should, to 40 deviations."""
     u = np.empty(20_000, np.float32)
-    fill(u, np.uint32(5), False)
+    fill_uniform(0, np.uint32(3), np.uint32(5), u)
     out = np.empty_like(u)
     each_inside(np.float32(a), np.float32(b), u, out)
     assert out.min() >= np.float32(a)
@@ -113,18 +106,35 @@ def test_truncated_normals(a, b):
     assert stats.kstest(expected, "uniform").statistic < 0.02
 
 
+@pytest.mark.parametrize("farthest", [3.0, 30.0])
+def test_numbers_of_a_block_are_those_of_single_cells(farthest):
+    """All cells of a block at once get the numbers that each gets alone, with and without cells far out."""
+    rng, size, count = np.random.default_rng(0), np.float32(2), 777
+    low = rng.uniform(-farthest, farthest, count).astype(np.float32)
+    high = low + rng.uniform(0.1, 3, count).astype(np.float32)
+    u, z, eta = np.empty(count, np.float32), np.empty(count, np.float32), np.full(count, 0.25, np.float32)
+    fill_uniform(5, LATENT, np.uint32(9), u)
+    expected = [
+        inside(size * (a - e), size * (b - e), v) / size + e for a, b, e, v in zip(low, high, eta, u, strict=True)
+    ]
+    between_thresholds(5, np.uint32(9), low, high, np.full(count, size), eta, z)
+    np.testing.assert_allclose(z, expected, atol=1e-5)
+
+
 def test_random_bits_are_those_of_philox():
     """Philox-2x32 with ten rounds, by the known answers that its authors publish."""
-    ones = np.uint32(0xFFFFFFFF)
-    assert philox(np.uint32(0), np.uint32(0), np.uint32(0)) == 0x6CD10DF2FF1DAE59
-    assert philox(ones, ones, ones) == 0xAB4FD7AD2C3F628B
+    ones = np.uint64(0xFFFFFFFF)
+    assert philox(np.uint64(0), np.uint64(0), np.uint64(0)) == (0xFF1DAE59, 0x6CD10DF2)
+    assert philox(ones, ones, ones) == (0x2C3F628B, 0xAB4FD7AD)
 
 
-@pytest.mark.parametrize(("gaussian", "name"), [(False, "uniform"), (True, "norm")])
-def test_random_numbers_have_their_distribution(gaussian, name):
-    """Streams of two keys have the distribution, and nothing to do with each other."""
-    streams = [np.empty(50_000, np.float32) for _ in range(2)]
+@pytest.mark.parametrize(("fill", "name"), [(fill_uniform, "uniform"), (fill_normal, "norm")])
+@pytest.mark.parametrize("count", [50_000, 50_001])
+def test_random_numbers_have_their_distribution(fill, name, count):
+    """Streams of two keys have the distribution, and nothing to do with each other, nor halves of one."""
+    streams = [np.empty(count, np.float32) for _ in range(2)]
     for key, stream in enumerate(streams):
-        fill(stream, np.uint32(key), gaussian)
+        fill(0, np.uint32(3), np.uint32(key), stream)
         assert stats.kstest(stream.astype(float), name).pvalue > 1e-3
     assert abs(np.corrcoef(*streams)[0, 1]) < 0.02
+    assert abs(np.corrcoef(streams[0][: count // 2], streams[0][-(count // 2) :])[0, 1]) < 0.03

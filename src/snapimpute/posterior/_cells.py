@@ -35,6 +35,8 @@ class Cells:
         Where the cells of each rater begin.
     item, symbol : arrays of shape (cells,)
         By rater, and by symbol within a rater.
+    runs : array of shape (raters, symbols + 1)
+        Where the cells of each rater and symbol begin, and where those of its last symbol end.
     value : array of shape (cells,) or None
         Plain numbers, in raters without symbols; None if all have symbols.
     item_start, rater, position : arrays
@@ -49,6 +51,7 @@ class Cells:
     start: NDArray[np.int64]
     item: NDArray[np.int32]
     symbol: NDArray[np.uint8]
+    runs: NDArray[np.int64]
     value: Array | None
     item_start: NDArray[np.int64]
     rater: NDArray[np.int32]
@@ -84,7 +87,11 @@ class Cells:
         symbol = symbols[order].astype(np.uint8)
         chosen = Choices.of([], [], []) if choices is None else choices
         sizes = np.asarray(levels, np.int64)
-        return cls(shape, start.astype(np.int64), item, symbol, value, *by_item, sizes, kinds, chosen)
+        stride = int(sizes.max(initial=2)) + 1
+        ends = np.cumsum(np.bincount(rater.astype(np.int64) * stride + symbol, minlength=shape[0] * stride))
+        runs = np.concatenate([[0], ends[:-1]]).reshape(shape[0], stride).astype(np.int64)
+        by_rater = start.astype(np.int64), item, symbol, runs, value
+        return cls(shape, *by_rater, *by_item, sizes, kinds, chosen)
 
     def __len__(self) -> int:
         return self.item.size

@@ -123,7 +123,7 @@ class _Raters(_Folding):
         cells, prior, factors = self.cells, self.given.threshold_prior, self.given.factors
         center, spread = prior.center.astype(np.float32), prior.spread.astype(np.float32)
         steps, change = np.full_like(self.thresholds, STEP), np.zeros(cells.shape[1], np.float32)
-        given = cells.start, cells.item, cells.symbol, cells.levels, cells.kind, self.thresholds
+        given = cells.start, cells.runs, cells.item, cells.symbol, cells.levels, cells.kind, self.thresholds
         more = center, spread, steps, False, factors, factors, *roots, eta, key, change
         move_thresholds(0, cells.shape[0], *given, *more)
 

@@ -109,6 +109,14 @@ def between(low: np.float32, high: np.float32) -> np.float32:
 
 
 @inline
+def apart(one: np.float32, other: np.float32) -> np.float32:
+    """P(a < N ≤ b) from the signed tails at a and b in either order; at least `LEAST`."""
+    size = abs(one - other)
+    across = (one < 0) != (other < 0)
+    return max(_ONE - size if across else size, LEAST)
+
+
+@inline
 def below(x: np.float32) -> np.float32:
     """P(N ≤ x)."""
     t = signed_tail(x)

@@ -10,8 +10,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from snapimpute.posterior._functions import FAR, between, exp2, inline, log, quantile, signed_tail
-from snapimpute.posterior._random import uniform
+from snapimpute.posterior._functions import FAR, apart, between, exp2, inline, log, quantile, signed_tail
+from snapimpute.posterior._random import as_uniform, philox
 
 kernel: Any = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 """Compiled without the interpreter's lock, and kept on disk for later processes."""
@@ -25,9 +25,17 @@ PROPOSE, ACCEPT, LATENT, RATERS, ITEMS, MISSING = (np.uint32(k) for k in range(1
 
 @kernel
 def fill_uniform(first, purpose, key, out):
-    """Fill with uniform numbers of the counters from ``first`` on."""
-    for k in range(out.size):
-        out[k] = uniform(np.uint32(first + k), purpose, key)
+    """Fill with uniform numbers of the counters from ``first`` on, each of which gives two."""
+    half = (out.size + 1) // 2
+    left, right = out[:half], out[half:]
+    stream, secret = np.uint64(purpose), np.uint64(key)
+    for k in range(right.size):
+        one, other = philox(np.uint64(np.uint32(first + k)), stream, secret)
+        left[k] = as_uniform(np.uint32(one))
+        right[k] = as_uniform(np.uint32(other))
+    if right.size < half:
+        one, _ = philox(np.uint64(np.uint32(first + half - 1)), stream, secret)
+        left[half - 1] = as_uniform(np.uint32(one))
 
 
 @kernel
@@ -64,12 +72,38 @@ def inside(a, b, u):
     return side * min(max(x, low), high)
 
 
+@inline
+def by_quantile(one, other, right, u):
+    """A standard normal number between two bounds that have these signed tails; ``right`` if both are positive."""
+    v = apart(one, other) * u + (other if right else -one)  # the tail beyond the number, on the side of the bounds
+    x = quantile(max(min(v, np.float32(1) - v), np.float32(1e-36)))
+    return x if (v > np.float32(0.5)) != right else -x
+
+
 @kernel
 def between_thresholds(first, key, low, high, size, eta, z):
-    """z ← latent values of cells first …, between the bounds given."""
-    fill_uniform(first, LATENT, key, z)
+    """z ← latent values of cells first …, between the bounds given, which become deviations."""
+    u, one, other = np.empty(z.size, np.float32), np.empty(z.size, np.float32), np.empty(z.size, np.float32)
+    fill_uniform(first, LATENT, key, u)
     for k in range(z.size):
-        z[k] = inside(size[k] * (low[k] - eta[k]), size[k] * (high[k] - eta[k]), z[k])
+        low[k] = size[k] * (low[k] - eta[k])
+    for k in range(z.size):
+        high[k] = size[k] * (high[k] - eta[k])
+    for k in range(z.size):
+        one[k] = signed_tail(low[k])
+    for k in range(z.size):
+        other[k] = signed_tail(high[k])
+    for k in range(z.size):
+        z[k] = by_quantile(one[k], other[k], low[k] >= 0, u[k])
+    beyond = np.float32(0)
+    for k in range(z.size):
+        beyond += np.float32(1) if max(low[k], -high[k]) > FAR - np.float32(1) else np.float32(0)
+    for k in range(z.size):
+        z[k] = min(max(z[k], low[k]), high[k])
+    if beyond > 0:
+        for k in range(z.size):
+            if max(low[k], -high[k]) > FAR - np.float32(1):
+                z[k] = inside(low[k], high[k], u[k])
     for k in range(z.size):
         z[k] = eta[k] + z[k] / size[k]
 
@@ -86,6 +120,13 @@ def probabilities(low, high, p):
     """p ← probability of the interval between two tails."""
     for k in range(p.size):
         p[k] = between(low[k], high[k])
+
+
+@kernel
+def log_probabilities(one, other, out):
+    """out ← logarithm of the probability of the interval between two tails, in either order."""
+    for k in range(out.size):
+        out[k] = log(apart(one[k], other[k]))
 
 
 @kernel

@@ -262,7 +262,17 @@ class Chain:
 
         def work(start: int, stop: int) -> tuple[Array, float]:
             change = np.zeros(cells.shape[1], np.float32)
-            given = cells.start, cells.item, cells.symbol, cells.levels, cells.kind, self.thresholds, center, spread
+            given = (
+                cells.start,
+                cells.runs,
+                cells.item,
+                cells.symbol,
+                cells.levels,
+                cells.kind,
+                self.thresholds,
+                center,
+                spread,
+            )
             more = self.steps, adapt, factors, others, *self._roots, self.eta, key, change
             return change, move_thresholds(start, stop, *given, *more)
 

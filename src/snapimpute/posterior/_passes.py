@@ -70,8 +70,9 @@ def draw_latent(
     for i in range(first, last):
         if levels[i] > 0:
             a, b = start_of[i], start_of[i + 1]
-            for p in range(a, b):
-                z[p] = drawn[p - p0]
+            own, new = z[a:b], drawn[a - p0 : b - p0]
+            for k in range(b - a):
+                own[k] = new[k]
 
 
 @kernel

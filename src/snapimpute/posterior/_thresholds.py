@@ -7,15 +7,11 @@ import numpy as np
 from snapimpute.posterior._functions import between, log, signed_tail
 from snapimpute.posterior._intervals import (
     ACCEPT,
-    FAR_THRESHOLD,
     PROPOSE,
     fill_normal,
     fill_uniform,
     kernel,
-    log_ratios,
-    probabilities,
-    replaced,
-    threshold_of,
+    log_probabilities,
     to_tails,
 )
 
@@ -25,8 +21,9 @@ BLOCK = 1024
 GROW, SHRINK, LEAST_STEP, LARGEST_STEP = np.float32(1.05), np.float32(0.97), np.float32(0.03), np.float32(1.5)
 """Factors of a step after it was taken and refused, and its limits."""
 
-# Rows of the work space of a block.
-LOW, HIGH, SIZE, FACTOR, NEW, P_NOW, P_NEW, RATIO, ABOVE = range(9)
+# Rows of the work space of a block. A cell's interval has an odd and an even threshold: ``ODD`` and ``EVEN`` are the
+# tails there, ``LOG_NOW`` and ``LOG_NEW`` logarithms of its probability, ``FLAG`` is 1 where a threshold has moved.
+EVEN, ODD, SIZE, FACTOR, NEW, LOG_NOW, LOG_NEW, FLAG = range(8)
 
 
 @kernel
@@ -50,116 +47,110 @@ def longest_block(start_of, start, stop):
 
 
 @kernel
-def _bounds(first, end, start_of, item, symbol, thresholds, factors, work):
-    """Look up the ends of each cell's interval."""
+def _begin(first, end, start_of, item, symbol, factors, rater_root, item_root, stride, slots, work):
+    """Look up precisions and factors, and where a cell's thresholds stand among those of the block, by parity."""
     p0 = start_of[first]
     for i in range(first, end):
-        for p in range(start_of[i], start_of[i + 1]):
-            s, e = symbol[p], factors[item[p]]
-            work[LOW, p - p0] = e * thresholds[i, s]
-            work[HIGH, p - p0] = e * thresholds[i, s + 1]
+        a, b, begin, root = start_of[i], start_of[i + 1], (i - first) * stride, rater_root[i]
+        items, symbols, size = item[a:b], symbol[a:b], work[SIZE, a - p0 : b - p0]
+        even, odd = slots[0, a - p0 : b - p0], slots[1, a - p0 : b - p0]
+        for k in range(b - a):
+            s = np.uint32(symbols[k])
+            up = s & np.uint32(1)
+            even[k] = begin + s + up
+            odd[k] = begin + s + np.uint32(1) - up
+        for k in range(b - a):
+            size[k] = root * item_root[items[k]]
+    _take_factors(item[p0 : start_of[end]], factors, work)
 
 
 @kernel
-def _propose(first, end, parity, start_of, symbol, levels, thresholds, steps, shock, proposed, work):
-    """Propose thresholds of a parity, in order with their neighbours, and the ends of intervals that follow."""
-    p0, inner = start_of[first], thresholds.shape[1] - 2
+def _take_factors(item, factors, work):
+    factor = work[FACTOR]
+    for k in range(item.size):
+        factor[k] = factors[item[k]]
+
+
+@kernel
+def _tails_at(bounds, slots, eta, work, row):
+    """Compute the signed tails at one threshold of each cell."""
+    factor, out = work[FACTOR], work[row]
+    for k in range(eta.size):
+        out[k] = factor[k] * bounds[slots[k]]
+    to_tails(out[: eta.size], work[SIZE], eta)
+
+
+@kernel
+def _propose(first, end, parity, levels, thresholds, steps, shock, proposed):
+    """Propose thresholds of a parity; those that would leave their order, and all others, stay as they are."""
+    stride = thresholds.shape[1]
     for i in range(first, end):
-        r, top = i - first, levels[i] - 1
+        r, top = (i - first) * stride, levels[i] - 1
+        for t in range(stride):
+            proposed[r + t] = thresholds[i, t]
         for t in range(2 - parity, top + 1, 2):
-            new = thresholds[i, t] + steps[i, t] * shock[r * inner + t - 1]
-            proposed[r, t] = new if thresholds[i, t - 1] < new < thresholds[i, t + 1] else FAR_THRESHOLD
-        for p in range(start_of[i], start_of[i + 1]):
-            s, k = symbol[p], p - p0
-            t = threshold_of(s, parity)
-            moves = 1 <= t <= top and proposed[r, t] < FAR_THRESHOLD
-            work[ABOVE, k] = np.float32(t - s)
-            work[NEW, k] = work[FACTOR, k] * (proposed[r, t] if moves else thresholds[i, t])
+            new = thresholds[i, t] + steps[i, t] * shock[r + t]
+            if thresholds[i, t - 1] < new < thresholds[i, t + 1]:
+                proposed[r + t] = new
 
 
 @kernel
-def _add_up(rater, p0, parity, start_of, symbol, ratio, total):
-    """Add up the ratios of a rater's cells by threshold: cells of a threshold are neighbours."""
-    p, last = start_of[rater], start_of[rater + 1]
-    for t in range(total.size):
-        total[t] = np.float32(0)
-    while p < last:
-        t = threshold_of(symbol[p], parity)
-        part = np.float32(0)
-        while p < last and threshold_of(symbol[p], parity) == t:
-            part += ratio[p - p0]
-            p += 1
-        total[t] = part
+def _gain(new, now, start, stop):
+    """Sum of new − now over cells start … stop."""
+    total, new, now = np.float32(0), new[start:stop], now[start:stop]
+    for k in range(new.size):
+        total += new[k] - now[k]
+    return total
 
 
 @kernel
-def _take(rater, top, parity, thresholds, steps, adapt, center, spread, dice, proposed, total):
-    """Accept or refuse the proposals of a rater; ``proposed`` is 1 then, or 0."""
+def _take(rater, r, top, parity, runs, p0, thresholds, steps, adapt, center, spread, dice, proposed, flags, work):
+    """Accept or refuse the proposals of a rater, whose ``flags`` are 1 then, or 0."""
+    for t in range(thresholds.shape[1]):
+        flags[r + t] = np.float32(0)
     for t in range(2 - parity, top + 1, 2):
-        new, taken = proposed[t], False
-        if new < FAR_THRESHOLD:
-            then, now = new - center[t], thresholds[rater, t] - center[t]
-            gain = total[t] - np.float32(0.5) * (then * then - now * now) / (spread[t] * spread[t])
-            taken = log(dice[t - 1]) < gain
+        new, old, taken = proposed[r + t], thresholds[rater, t], False
+        if new != old:
+            total = _gain(work[LOG_NEW], work[LOG_NOW], runs[rater, t - 1] - p0, runs[rater, t + 1] - p0)
+            then, now = new - center[t], old - center[t]
+            gain = total - np.float32(0.5) * (then * then - now * now) / (spread[t] * spread[t])
+            taken = log(dice[r + t]) < gain
         if adapt:
             step = steps[rater, t] * (GROW if taken else SHRINK)
             steps[rater, t] = min(max(step, LEAST_STEP), LARGEST_STEP)
         if taken:
             thresholds[rater, t] = new
-        proposed[t] = np.float32(1) if taken else np.float32(0)
+            flags[r + t] = np.float32(1)
 
 
 @kernel
-def _keep(rater, p0, top, parity, start_of, symbol, proposed, work):
-    """Keep the tails and probabilities of the cells whose threshold has moved."""
-    for p in range(start_of[rater], start_of[rater + 1]):
-        k, t = p - p0, threshold_of(symbol[p], parity)
-        if 1 <= t <= top and proposed[t] > 0:
-            work[P_NOW, k] = work[P_NEW, k]
-            if work[ABOVE, k] > 0:
-                work[HIGH, k] = work[NEW, k]
-            else:
-                work[LOW, k] = work[NEW, k]
-
-
-@kernel
-def _evaluate(first, end, start_of, item, symbol, thresholds, factors, eta, work, place):
-    """Compute the probability of each cell's interval with some factors of the items."""
-    _bounds(first, end, start_of, item, symbol, thresholds, factors, work)
-    to_tails(work[LOW, : eta.size], work[SIZE, : eta.size], eta)
-    to_tails(work[HIGH, : eta.size], work[SIZE, : eta.size], eta)
-    probabilities(work[LOW], work[HIGH], work[place, : eta.size])
-
-
-@kernel
-def _begin(first, end, start_of, item, symbol, thresholds, factors, rater_root, item_root, eta, work):
-    """Fill the work space of a block with precisions, factors, tails and probabilities as they are."""
-    p0 = start_of[first]
-    for i in range(first, end):
-        for p in range(start_of[i], start_of[i + 1]):
-            work[SIZE, p - p0] = rater_root[i] * item_root[item[p]]
-            work[FACTOR, p - p0] = factors[item[p]]
-    _evaluate(first, end, start_of, item, symbol, thresholds, factors, eta, work, P_NOW)
+def _keep(flag, now, new):
+    """Replace the numbers of the cells whose threshold has moved."""
+    for k in range(flag.size):
+        now[k] = new[k] if flag[k] > np.float32(0) else now[k]
 
 
 @kernel
 def _move_block(
-    first, end, start_of, symbol, levels, kind, thresholds, center, spread, steps, adapt, eta, luck, work
+    first, end, start_of, runs, levels, kind, thresholds, center, spread, steps, adapt, eta, slots, luck, work
 ):
     """Move the thresholds of a block, one parity after the other."""
-    shock, dice, proposed, total = luck
-    p0, inner = start_of[first], thresholds.shape[1] - 2
+    shock, dice, proposed, flags = luck
+    p0, stride, count = start_of[first], thresholds.shape[1], eta.size
     for parity in range(1, -1, -1):
-        _propose(first, end, parity, start_of, symbol, levels, thresholds, steps, shock, proposed, work)
-        to_tails(work[NEW, : eta.size], work[SIZE], eta)
-        replaced(work[LOW], work[HIGH], work[NEW], work[ABOVE], work[P_NEW, : eta.size])
-        log_ratios(work[P_NEW], work[P_NOW], work[RATIO, : eta.size])
+        _propose(first, end, parity, levels, thresholds, steps, shock, proposed)
+        _tails_at(proposed, slots[parity], eta, work, NEW)
+        log_probabilities(work[NEW], work[1 - parity], work[LOG_NEW, :count])
         for i in range(first, end):
-            r, top, own = i - first, levels[i] - 1, kind[i]
-            _add_up(i, p0, parity, start_of, symbol, work[RATIO], total)
-            dice_of = dice[r * inner : (r + 1) * inner]
-            _take(i, top, parity, thresholds, steps, adapt, center[own], spread[own], dice_of, proposed[r], total)
-            _keep(i, p0, top, parity, start_of, symbol, proposed[r], work)
+            r, own = (i - first) * stride, kind[i]
+            given = thresholds, steps, adapt, center[own], spread[own], dice, proposed, flags, work
+            _take(i, r, levels[i] - 1, parity, runs, p0, *given)
+        flag, slot = work[FLAG, :count], slots[parity]
+        for k in range(count):
+            flag[k] = flags[slot[k]]
+        _keep(flag, work[LOG_NOW], work[LOG_NEW])
+        if parity == 1:
+            _keep(flag, work[ODD], work[NEW])
 
 
 @kernel
@@ -167,6 +158,7 @@ def move_thresholds(
     start,
     stop,
     start_of,
+    runs,
     item,
     symbol,
     levels,
@@ -191,26 +183,36 @@ def move_thresholds(
     log-likelihood before that.
     """
     cells, raters = longest_block(start_of, start, stop)
-    inner = thresholds.shape[1] - 2
-    space = np.empty((9, cells), np.float32)
-    shock, dice = np.empty(raters * inner, np.float32), np.empty(raters * inner, np.float32)
-    luck = shock, dice, np.empty((raters, inner + 2), np.float32), np.empty(inner + 2, np.float32)
+    stride = thresholds.shape[1]
+    work, slots = np.empty((8, cells), np.float32), np.empty((2, cells), np.uint32)
+    space = np.empty((4, raters * stride), np.float32)
+    luck, flat = (space[0], space[1], space[2], space[3]), thresholds.reshape(-1)
     likelihood, first = np.float64(0), start
     while first < stop:
         end = block_end(start_of, first, stop)
-        p0, count, drawn = start_of[first], start_of[end] - start_of[first], (end - first) * inner
-        fill_normal(first * inner, PROPOSE, key, shock[:drawn])
-        fill_uniform(first * inner, ACCEPT, key, dice[:drawn])
-        there = eta[p0 : p0 + count]
-        _begin(first, end, start_of, item, symbol, thresholds, factors, rater_root, item_root, there, space)
-        given = start_of, symbol, levels, kind
-        _move_block(first, end, *given, thresholds, center, spread, steps, adapt, there, luck, space)
+        p0, count, drawn = start_of[first], start_of[end] - start_of[first], (end - first) * stride
+        fill_normal(first * stride, PROPOSE, key, space[0, :drawn])
+        fill_uniform(first * stride, ACCEPT, key, space[1, :drawn])
+        items, there, bounds = item[p0 : p0 + count], eta[p0 : p0 + count], flat[first * stride : end * stride]
+        _begin(first, end, start_of, item, symbol, factors, rater_root, item_root, stride, slots, work)
+        for parity in range(2):
+            _tails_at(bounds, slots[parity], there, work, parity)
+        log_probabilities(work[EVEN], work[ODD], work[LOG_NOW, :count])
+        given = thresholds, center, spread, steps, adapt, there, slots, luck, work
+        _move_block(first, end, start_of, runs, levels, kind, *given)
+        _take_factors(items, others, work)
+        for parity in range(2):
+            _tails_at(bounds, slots[parity], there, work, parity)
+        log_probabilities(work[EVEN], work[ODD], work[LOG_NEW, :count])
+        now, then = work[LOG_NOW, :count], work[LOG_NEW, :count]
+        block = np.float32(0)
         for k in range(count):
-            likelihood += log(space[P_NOW, k])
-        _evaluate(first, end, start_of, item, symbol, thresholds, others, there, space, P_NEW)
-        log_ratios(space[P_NEW], space[P_NOW], space[RATIO, :count])
+            block += now[k]
         for k in range(count):
-            change[item[p0 + k]] += space[RATIO, k]
+            then[k] -= now[k]
+        for k in range(count):
+            change[items[k]] += then[k]
+        likelihood += block
         first = end
     return likelihood
 
