@@ -61,11 +61,12 @@ def _begin(first, end, start_of, item, symbol, factors, rater_root, item_root, s
             odd[k] = begin + s + np.uint32(1) - up
         for k in range(b - a):
             size[k] = root * item_root[items[k]]
-    _take_factors(item[p0 : start_of[end]], factors, work)
+    _look_up_factors(item[p0 : start_of[end]], factors, work)
 
 
 @kernel
-def _take_factors(item, factors, work):
+def _look_up_factors(item, factors, work):
+    """Look up the factor that each cell's item has on its thresholds."""
     factor = work[FACTOR]
     for k in range(item.size):
         factor[k] = factors[item[k]]
@@ -78,6 +79,27 @@ def _tails_at(bounds, slots, eta, work, row):
     for k in range(eta.size):
         out[k] = factor[k] * bounds[slots[k]]
     to_tails(out[: eta.size], work[SIZE], eta)
+
+
+@kernel
+def _evaluate(bounds, slots, eta, work, row):
+    """Compute the tails at both thresholds of each cell, and the logarithm of its probability."""
+    for parity in range(2):
+        _tails_at(bounds, slots[parity], eta, work, parity)
+    log_probabilities(work[EVEN], work[ODD], work[row, : eta.size])
+
+
+@kernel
+def _compare(item, work, change):
+    """Add what the new factors change to ``change``; return the log-likelihood of the old ones."""
+    now, then, total = work[LOG_NOW, : item.size], work[LOG_NEW, : item.size], np.float32(0)
+    for k in range(item.size):
+        total += now[k]
+    for k in range(item.size):
+        then[k] -= now[k]
+    for k in range(item.size):
+        change[item[k]] += then[k]
+    return total
 
 
 @kernel
@@ -195,24 +217,12 @@ def move_thresholds(
         fill_uniform(first * stride, ACCEPT, key, space[1, :drawn])
         items, there, bounds = item[p0 : p0 + count], eta[p0 : p0 + count], flat[first * stride : end * stride]
         _begin(first, end, start_of, item, symbol, factors, rater_root, item_root, stride, slots, work)
-        for parity in range(2):
-            _tails_at(bounds, slots[parity], there, work, parity)
-        log_probabilities(work[EVEN], work[ODD], work[LOG_NOW, :count])
+        _evaluate(bounds, slots, there, work, LOG_NOW)
         given = thresholds, center, spread, steps, adapt, there, slots, luck, work
         _move_block(first, end, start_of, runs, levels, kind, *given)
-        _take_factors(items, others, work)
-        for parity in range(2):
-            _tails_at(bounds, slots[parity], there, work, parity)
-        log_probabilities(work[EVEN], work[ODD], work[LOG_NEW, :count])
-        now, then = work[LOG_NOW, :count], work[LOG_NEW, :count]
-        block = np.float32(0)
-        for k in range(count):
-            block += now[k]
-        for k in range(count):
-            then[k] -= now[k]
-        for k in range(count):
-            change[items[k]] += then[k]
-        likelihood += block
+        _look_up_factors(items, others, work)
+        _evaluate(bounds, slots, there, work, LOG_NEW)
+        likelihood += _compare(items, work, change)
         first = end
     return likelihood
 
