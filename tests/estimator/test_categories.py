@@ -10,6 +10,7 @@ import pytest
 import snapimpute as si
 
 METHOD = si.Posterior("low-rank", rank=3, sweeps=60)
+METHODS = {"low-rank": METHOD, "full": si.Posterior("full", sweeps=60)}
 COLOURS, SHAPES = ["red", "green", "blue", "black"], ["round", "flat", "long"]
 SPEC = {"colour": si.Nominal([*COLOURS, "never"]), "shape": si.Nominal(SHAPES), "stars": "1:4", "size": None}
 
@@ -39,9 +40,9 @@ def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
 WHOLE, HOLES = frames()
 
 
-@pytest.fixture(scope="module")
-def imputer() -> si.SnapImputer:
-    return si.SnapImputer(SPEC, method=METHOD).fit(HOLES)
+@pytest.fixture(scope="module", params=METHODS)
+def imputer(request) -> si.SnapImputer:
+    return si.SnapImputer(SPEC, method=METHODS[request.param]).fit(HOLES)
 
 
 def test_a_table_of_all_kinds_comes_back_with_its_labels_and_dtypes(imputer):
@@ -69,7 +70,7 @@ def test_probabilities_come_in_the_order_of_the_categories(imputer):
     best = np.array([*COLOURS, "never"], dtype=object)[p.argmax(axis=1)]
     assert imputer.predict(rows, 0).tolist() == best.tolist()
     for decide in ("mae", "nearest"):
-        other = si.SnapImputer(SPEC, method=METHOD, decide=decide).fit(HOLES)
+        other = si.SnapImputer(SPEC, method=imputer.method, decide=decide).fit(HOLES)
         assert other.predict(rows, 0).tolist() == best.tolist()
     assert np.isnan(imputer.predict_mean([0, 0], [0, 3])).tolist() == [True, False]
     with pytest.raises(ValueError, match="categories without order have no mean"):
@@ -85,7 +86,7 @@ def test_categories_in_files_further_cells_and_scores(imputer, tmp_path):
     assert back.partial_fit([0], [1], ["flat"]).predict(0, 1) in SHAPES
     assert imputer.recommend(0, k=4).tolist() in ([2], [])  # categories and numbers are never recommended
     assert imputer.score(HOLES) > -1
-    found = si.evaluate(imputer._observed, si.SnapImputer(imputer.alphabet_, method=METHOD))
+    found = si.evaluate(imputer._observed, si.SnapImputer(imputer.alphabet_, method=imputer.method))
     assert found.ours.exact > max(way.exact for way in found.ways[1:])
     assert np.isfinite([way.mae for way in found.ways]).all()
 

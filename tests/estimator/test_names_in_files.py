@@ -76,8 +76,8 @@ PINNED: dict[str, str] = {
     "penalty tnn": "lam r",
     "posterior candidate": "covariance thresholds loss error seconds",
     "posterior completion": "fitted seed rows",
+    "posterior covariance draw": "precision thresholds level noise_shape offsets",
     "posterior covariance state": "chain sums means count draws watched likelihoods",
-    "posterior covariance draw": "precision thresholds level noise_shape",
     "posterior diagnostics": "chains restarts draws error r_hat cell_r_hat largest_r_hat effective_size "
     "cell_effective_size held_out",
     "posterior draws": "raters items rater_noise item_noise thresholds factors levels priors threshold_priors",

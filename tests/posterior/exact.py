@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri, psi
 from snapimpute.posterior import _low_rank, _noise, _units
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._choices import Choices, shares_of
+from snapimpute.posterior._contrasts import OFFSET_SPREAD, Contrasts
 from snapimpute.posterior._covariance import Column, CovarianceChain, wishart
 from snapimpute.posterior._features import Features
 from snapimpute.posterior._low_rank import Chain, Parts
@@ -191,24 +192,34 @@ def category_numbers(chain: Chain) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class CovarianceWorld:
-    """A narrow table; the first columns have symbols, the last one plain numbers."""
+    """A narrow table; the first columns have symbols, then one has plain numbers, and perhaps one categories."""
 
     rows: int = 12
     levels: tuple[int, ...] = (3, 3, 4, 0)
+    categories: int = 0
 
     @property
     def known(self) -> np.ndarray:
-        """Most cells."""
-        i, j = np.indices((self.rows, len(self.levels)))
+        """Most cells, those of categories last."""
+        i, j = np.indices((self.rows, len(self.levels) + 1))
         return (i + 2 * j) % 5 != 0
+
+    @property
+    def contrasts(self) -> list[Contrasts]:
+        """The column of categories, if there is one, without a cell."""
+        empty = np.empty(0, np.int64)
+        return [Contrasts(len(self.levels), self.categories, empty, empty.astype(np.uint8))] * (self.categories > 0)
 
     def drawn(self, seed: int, rng: np.random.Generator) -> CovarianceChain:
         """A chain whose parameters come from the prior, and whose cells come from these."""
-        p = len(self.levels)
+        more = [0] * max(self.categories - 1, 0)
+        p = len(self.levels) + len(more)
         empty = np.empty(0, np.int64)
-        columns = [Column(empty, empty.astype(np.uint8), np.arange(self.rows), levels) for levels in self.levels]
+        every = np.arange(self.rows)
+        columns = [Column(empty, empty.astype(np.uint8), every, levels) for levels in (*self.levels, *more)]
         numbers = {j: np.empty(0) for j, levels in enumerate(self.levels) if not levels}
-        chain = CovarianceChain((self.rows, p), columns, numbers, seed=seed, burn_in=0, exact=True)
+        chain = CovarianceChain((self.rows, p), columns, numbers, self.contrasts, seed=seed, burn_in=0, exact=True)
+        chain.offsets = [OFFSET_SPREAD * rng.standard_normal(one.count) for one in chain.contrasts]
         chain.steps[:] = 0.4
         chain.precision = wishart(p + 2 + chain.strength, (chain.strength + 1) * np.eye(p), rng)
         chain.noise_shape = float(rng.choice(ROW_SHAPES))
@@ -232,6 +243,12 @@ class CovarianceWorld:
             order = np.argsort(symbol, kind="stable")
             missing = np.flatnonzero(~self.known[:, j])
             chain.columns[j] = Column(known[order], symbol[order].astype(np.uint8), missing, levels)
+        for one, offsets in zip(self.contrasts, chain.offsets, strict=True):
+            known = np.flatnonzero(self.known[:, -1])
+            u = one.means(offsets, chain.z[one.columns, known])
+            u += rng.standard_normal(u.shape).astype(np.float32) / np.sqrt(chain.weights[known])
+            chain.utilities = [u]
+            chain.contrasts = (Contrasts(one.first, one.count, known, u.argmax(axis=0).astype(np.uint8)),)
 
 
 def covariance_numbers(chain: CovarianceChain) -> dict[str, float]:
@@ -244,5 +261,12 @@ def covariance_numbers(chain: CovarianceChain) -> dict[str, float]:
     found["ν"] = chain.noise_shape
     found |= {"missing symbol": chain.z[0, 0], "missing number": chain.z[3, 4], "latent value": chain.z[0, 1]}
     found |= {f"g_{t}, column {j}": chain.thresholds[j, t] for j in (0, 2) for t in range(1, chain.levels[j])}
-    shares = ndtr(np.sqrt(chain.weights[0]) * chain.thresholds[0, 1] / spread[0])
-    return {name: float(value) for name, value in (found | {"P(0)": shares}).items()}
+    found["P(0)"] = ndtr(np.sqrt(chain.weights[0]) * chain.thresholds[0, 1] / spread[0])
+    for offsets, one in zip(chain.offsets, chain.contrasts, strict=True):
+        p = one.shares(offsets, chain.z[one.columns], np.sqrt(chain.weights))
+        found |= {"difference of offsets": offsets[0] - offsets[1], "location": offsets.mean()}
+        found |= {"contrast of a missing cell": chain.z[one.first, 2], "contrast of a known cell": chain.z[-1, 0]}
+        found |= {"P of a missing category": p[1, 2], "P of a known category": p[0, 0]}
+        found |= {"ρ of contrasts": covariance[-1, -2] / (spread[-1] * spread[-2])}
+        found |= {"ρ with a contrast": covariance[0, -1] / (spread[0] * spread[-1]), "spread of it": spread[-1]}
+    return {name: float(value) for name, value in found.items()}

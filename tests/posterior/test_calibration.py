@@ -39,7 +39,7 @@ WORLDS: dict[str, tuple[Any, Any]] = {
     ),
     "low rank, four symbols": (LowRankWorld(shape=(5, 14), symbols=4, rank=2, numbers=0), low_rank_numbers),
     "low rank, two symbols": (LowRankWorld(symbols=2, numbers=0), low_rank_numbers),
-    "full covariance": (CovarianceWorld(), covariance_numbers),
+    "full covariance": (CovarianceWorld(categories=3), covariance_numbers),
 }
 
 
@@ -79,7 +79,10 @@ def test_sweeps_and_new_cells_leave_the_prior_as_it_is(name, monkeypatch):
         ),
         (
             "full covariance",
-            ["ρ of two symbols", "ρ with a number", "missing symbol", "missing number", "g_1, column 0"],
+            [
+                *("ρ of two symbols", "ρ with a number", "missing symbol", "missing number", "g_1, column 0"),
+                *("difference of offsets", "ρ with a contrast", "P of a missing category"),
+            ],
         ),
     ],
 )

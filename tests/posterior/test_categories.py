@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_probabilities_of_categories_are_those_of_integration(categories):
     rng, work = np.random.default_rng(categories), np.empty((categories + 2, 24), np.float32)
     x = (rng.standard_normal((categories, 24)) * np.repeat([0.1, 1, 3, 10], 6)).astype(np.float32)
     out = np.zeros_like(x)
-    add_largest(x, out, work)
+    add_largest(x, 24, out, work)
     assert_allclose(out.T, [largest(one) for one in x.T.astype(float)], atol=2e-6)
 
 
@@ -112,12 +112,20 @@ def made() -> Mixed:
     return mixed()
 
 
-MODEL = Posterior(covariance="low-rank", rank=4, sweeps=120)
+MODELS = {
+    "low-rank": Posterior(covariance="low-rank", rank=4, sweeps=120),
+    "full": Posterior(covariance="full", sweeps=120),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request) -> Posterior:
+    return MODELS[request.param]
 
 
 @pytest.fixture(scope="module")
-def fitted(made):
-    return MODEL.fit(made.table, made.schema)
+def fitted(made, model):
+    return model.fit(made.table, made.schema)
 
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
@@ -136,10 +144,10 @@ def test_planted_categories_are_found(made, fitted):
         assert log_loss(p, y) < log_loss(best, y) + 0.6 * (log_loss(usual, y) - log_loss(best, y))
 
 
-def test_categories_in_an_arbitrary_order_lose(made, fitted):
+def test_categories_in_an_arbitrary_order_lose(made, model, fitted):
     """The same columns taken as ordered symbols have a clearly larger log loss."""
     spec = [alphabet if alphabet is None else si.Alphabet(alphabet.symbols) for alphabet in made.schema.by_column]
-    ordered = MODEL.fit(made.table, ColumnSchema.of(spec, len(spec)))
+    ordered = model.fit(made.table, ColumnSchema.of(spec, len(spec)))
     losses = np.zeros(2)
     for col in range(3):
         rows, y = made.hidden(col)
@@ -147,7 +155,7 @@ def test_categories_in_an_arbitrary_order_lose(made, fitted):
     assert losses[1] - losses[0] > 0.3
 
 
-def test_draws_new_rows_and_more_cells(made, fitted):
+def test_draws_new_rows_and_more_cells(made, model, fitted):
     """Drawn categories have the shares that probabilities say; new rows and updates have nearly those of the fit."""
     rows = np.flatnonzero(~made.known[:, 2])
     cols = np.full(rows.size, 2)
@@ -157,7 +165,7 @@ def test_draws_new_rows_and_more_cells(made, fitted):
     assert_allclose(shares, p.mean(axis=0), atol=0.03)
     folded = fitted.fold_in(made.table).proba(rows, cols)
     assert np.sqrt(np.mean((folded - p) ** 2)) < 0.1
-    further = MODEL.update(fitted, made.table).proba(rows, cols)
+    further = model.update(fitted, made.table).proba(rows, cols)
     assert np.sqrt(np.mean((further - p) ** 2)) < 0.1
 
 
@@ -169,7 +177,7 @@ def test_means_of_categories_are_not_given(fitted):
         fitted.mean([0, 1], [0, 3])
 
 
-def test_the_order_of_categories_does_not_matter(made, fitted):
+def test_the_order_of_categories_does_not_matter(made, model, fitted):
     """Categories in another order get the same probabilities, up to Monte Carlo error, as two seeds do."""
     turn = np.array([2, 4, 1, 0, 3])
     values, inside = made.table.values.copy(), made.table.cols == 2
@@ -177,8 +185,8 @@ def test_the_order_of_categories_does_not_matter(made, fitted):
     rows = np.flatnonzero(~made.known[:, 2])
     cols = np.full(rows.size, 2)
     p = fitted.proba(rows, cols)
-    turned = MODEL.fit(made.table.with_values(values), made.schema).proba(rows, cols)[:, turn]
-    again = Posterior(covariance="low-rank", rank=4, sweeps=120, random_state=5).fit(made.table, made.schema)
+    turned = model.fit(made.table.with_values(values), made.schema).proba(rows, cols)[:, turn]
+    again = replace(model, random_state=5).fit(made.table, made.schema)
     noise = np.sqrt(np.mean((again.proba(rows, cols) - p) ** 2))
     assert np.sqrt(np.mean((turned - p) ** 2)) < 1.6 * noise
 
@@ -192,8 +200,9 @@ def test_two_categories_are_a_binary_probit():
     assert_array_equal(*found)
 
 
+@pytest.mark.parametrize("covariance", MODELS)
 @pytest.mark.parametrize("categories", [1, 3, 20])
-def test_few_and_many_categories(categories):
+def test_few_and_many_categories(categories, covariance):
     """One category is certain, one never seen is possible, twenty are told apart; the table holds nothing else."""
     rng = np.random.default_rng(1)
     f = rng.standard_normal((150, 2))
@@ -203,7 +212,9 @@ def test_few_and_many_categories(categories):
     known = rng.random(X.shape) < 0.8
     X[known & (X < 0)] = 0
     rows, cols = np.nonzero(known)
-    fit = Posterior(rank=2, sweeps=60).fit(si.Observations.from_coo(rows, cols, X[known], X.shape), alphabet)
+    fit = Posterior(covariance, rank=2, sweeps=60).fit(
+        si.Observations.from_coo(rows, cols, X[known], X.shape), alphabet
+    )
     hidden = np.nonzero(~known)
     p, y = fit.proba(*hidden), X[hidden].astype(int)
     assert p.shape[1] == len(alphabet)

@@ -67,7 +67,7 @@ def test_the_log_likelihood_of_a_low_rank_chain_is_that_of_its_state(kind):
 def test_the_log_likelihood_of_a_full_covariance_conditions_on_the_other_cells():
     """With thresholds and parameters that stay, it adds up each cell's probability given the row's other cells."""
     frame = Frame.of(TABLE, ColumnSchema.single(si.Alphabet.of("0:2"), 12), False, NO_SIDES)
-    columns, numbers = frame.columns(TABLE)
+    columns, numbers, _ = frame.columns(TABLE)
     chain = CovarianceChain(TABLE.shape, columns, numbers)
     for _ in range(6):
         chain.sweep()

@@ -118,20 +118,20 @@ class CovarianceAnswers:
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Probability of each symbol given all other cells of the row, averaged over the draws."""
-        p = self.sums[cols, :, rows]
+        p = self.sums[frame.latent[cols], :, rows]
         total: Array = p / p.sum(axis=1, keepdims=True)
         return total
 
     def centers(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Mean of the latent values given all other cells of the row."""
-        found: Array = self.means[cols, rows]
+        found: Array = self.means[frame.latent[cols], rows]
         return found
 
     def folded(self, frame: Frame, observations: Observations, seed: int) -> CovarianceAnswers:
         """Answers for new rows."""
-        columns, numbers = frame.columns(observations)
+        columns, numbers, contrasts = frame.columns(observations)
         shape = observations.shape[0], len(columns)
-        return covariance_answers(CovarianceChain(shape, columns, numbers, seed=seed), self.draws)
+        return covariance_answers(CovarianceChain(shape, columns, numbers, contrasts, seed=seed), self.draws)
 
     def folded_columns(self, frame: Frame, observations: Observations, seed: int) -> CovarianceAnswers:
         """Refuse: the covariance of a new column with the others is not known."""
@@ -148,15 +148,15 @@ class CovarianceAnswers:
         The rows go on from one table to the next, with sweeps between that make them nearly independent.
         """
         which, place = np.unique(rows, return_inverse=True)
-        columns, numbers = frame.taking(which).columns(_rows_of(observations, which))
+        columns, numbers, contrasts = frame.taking(which).columns(_rows_of(observations, which))
         stream = int(np.random.SeedSequence((seed, 2)).generate_state(1)[0])
-        chain = CovarianceChain((which.size, len(columns)), columns, numbers, seed=stream)
+        chain = CovarianceChain((which.size, len(columns)), columns, numbers, contrasts, seed=stream)
         chain.begin(self.means[:, which])
         for table, number in enumerate(spaced(len(self.draws), count, seed)):
             chain.take(self.draws[number])
             for _ in range(BETWEEN_TABLES if table else SETTLE):
                 chain.sweep()
-            yield chain.symbols(place, cols)
+            yield chain.symbols(place, frame.latent[cols])
 
 
 class Completed:
@@ -165,7 +165,8 @@ class Completed:
     def __init__(self, chain: CovarianceChain) -> None:
         self.chain, self.count = chain, 0
         p, m = len(chain.columns), chain.rows
-        self.sums = np.zeros((p, max(int(chain.levels.max(initial=0)), 1), m), np.float32)
+        most = max([1, *chain.levels.tolist(), *(one.count for one in chain.contrasts)])
+        self.sums = np.zeros((p, most, m), np.float32)
         self.means = np.zeros((p, m), np.float32)
         self.draws: list[CovarianceDraw] = []
 

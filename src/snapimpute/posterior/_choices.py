@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
-from snapimpute.posterior._functions import below, clipped, exp2
+from snapimpute.posterior._functions import LEAST, below, clipped, exp2, log
 from snapimpute.posterior._intervals import FAR_THRESHOLD, LATENT, fill_uniform, inside, kernel
 
 BLOCK = 512
@@ -148,21 +148,21 @@ def draw_choices(start, stop, blocks, table, category, start_of, item, rater_roo
             means[c, :cells] = eta[p : p + cells]
             values[c, :cells] = z[p : p + cells]
         seen = category[at + low : at + high]
-        means_of, values_of = means[:categories, :cells], values[:categories, :cells]
-        draw_choice(p0, stride, key, seen, means_of, size[:cells], values_of, work)
+        draw_choice(p0, stride, key, seen, means[:categories], size[:cells], values[:categories], work)
         for c in range(categories):
             p = p0 + c * stride
             z[p : p + cells] = values[c, :cells]
 
 
 @kernel
-def add_largest(x, out, work):
+def add_largest(x, count, out, work):
     """Add the probability that each of independent normal numbers with means ``x``, one a row, is the largest.
 
+    That is done for the first ``count`` columns.
     The integral over the largest value is a sum over nodes of equal distance, about the largest mean. Of a smooth
     function that ends at both sides, such sums are nearly exact.
     """
-    categories, count = x.shape
+    categories = x.shape[0]
     top, product = work[categories, :count], work[categories + 1, :count]
     for k in range(count):
         top[k] = x[0, k]
@@ -188,6 +188,29 @@ def add_largest(x, out, work):
 
 
 @kernel
+def choice_likelihood(start, stop, blocks, table, category, start_of, item, rater_root, item_root, eta):
+    """Return the log-likelihood of the categories in blocks start … stop."""
+    most, total = 0, np.float64(0)
+    for c in range(table.shape[0]):
+        most = max(most, table[c, 1])
+    x, work = np.empty((most, BLOCK), np.float32), np.empty((most + 2, BLOCK), np.float32)
+    shares = np.empty((most, BLOCK), np.float32)
+    for b in range(start, stop):
+        column, low, high = blocks[b, 0], blocks[b, 1], blocks[b, 2]
+        rater, categories, at = table[column, 0], table[column, 1], table[column, 2]
+        p0, cells, stride = start_of[rater] + low, high - low, start_of[rater + 1] - start_of[rater]
+        for c in range(categories):
+            p = p0 + c * stride
+            for k in range(cells):
+                x[c, k] = rater_root[rater] * item_root[item[p0 + k]] * eta[p + k]
+                shares[c, k] = np.float32(0)
+        add_largest(x[:categories], cells, shares[:categories], work)
+        for k in range(cells):
+            total += log(max(shares[category[at + low + k], k], LEAST))
+    return total
+
+
+@kernel
 def add_choices(start, stop, first, item, left, right, left_root, right_root, out):
     """Add up P(category) over draws for cells start … stop, whose raters are first, first + 1, …."""
     count, categories = stop - start, out.shape[1]
@@ -202,7 +225,7 @@ def add_choices(start, stop, first, item, left, right, left_root, right_root, ou
                 for f in range(1, left.shape[2]):
                     total += left[d, i + c, f] * right[d, j, f]
                 x[c, k] = size * total
-        add_largest(x, sums, work)
+        add_largest(x, count, sums, work)
     for k in range(count):
         for c in range(categories):
             out[start + k, c] = sums[c, k]

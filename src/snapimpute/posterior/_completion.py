@@ -39,9 +39,9 @@ class Completion:
     def answers(self, frame: Frame, observations: Observations) -> CovarianceAnswers:
         """Run the chain, and fold in the rows to complete if they are new."""
         own = frame if self.rows is None else replace(frame, row_side=self.rows)
-        columns, numbers = own.columns(self.fitted)
+        columns, numbers, contrasts = own.columns(self.fitted)
         shape = self.fitted.shape[0], len(columns)
-        done = Completed(CovarianceChain(shape, columns, numbers, seed=self.seed, burn_in=BURN_IN))
+        done = Completed(CovarianceChain(shape, columns, numbers, contrasts, seed=self.seed, burn_in=BURN_IN))
         with single_threaded_blas():
             for _ in range(BURN_IN):
                 done.chain.sweep()

@@ -4,12 +4,16 @@
 
 Columns have thresholds, rows a noise level w_i; Σ has an inverse Wishart prior
 about a factor model. A sweep visits the columns in turn: each is conditioned on
-all others, known or drawn.
+all others, known or drawn. Columns of categories have several latent ones
+(`_contrasts`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +23,7 @@ from scipy.special import ndtri
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.posterior._column_passes import add_symbols, draw_missing, move_own, regress
+from snapimpute.posterior._contrasts import Contrasts
 from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
 from snapimpute.posterior._likelihood import log_densities, log_intervals
 from snapimpute.posterior._noise import FIRST_SHAPE, draw_noise, draw_shape
@@ -47,7 +52,10 @@ FIRST_STEP = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The cells of a column: rows with a known cell, sorted by symbol, and rows without."""
+    """The cells of a latent column: rows with a known cell, sorted by symbol, and rows without.
+
+    ``levels`` are 0 for plain numbers, and for contrasts of categories.
+    """
 
     known: NDArray[np.int64]
     symbol: NDArray[np.uint8]
@@ -55,18 +63,20 @@ class Column:
     levels: int
 
 
-@stored("posterior covariance draw", "precision", "thresholds", "level", "noise_shape")
+@stored("posterior covariance draw", "precision", "thresholds", "level", "noise_shape", "offsets")
 @dataclass(frozen=True, eq=False)
 class CovarianceDraw:
     """One draw: the precision matrix of the columns, their thresholds, and the noise of rows.
 
-    Noise levels are divided by ``level``; ``noise_shape`` is their ν.
+    Noise levels are divided by ``level``; ``noise_shape`` is their ν. ``offsets`` has those of the categories of each
+    column that has some.
     """
 
     precision: Array
     thresholds: Array
     level: float
     noise_shape: float
+    offsets: tuple[Array, ...] = ()
 
 
 class CovarianceChain:
@@ -81,6 +91,7 @@ class CovarianceChain:
         shape: tuple[int, int],
         columns: list[Column],
         values: dict[int, Array],
+        contrasts: Sequence[Contrasts] = (),
         *,
         seed: int = 0,
         burn_in: int = 40,
@@ -104,8 +115,10 @@ class CovarianceChain:
             if column.levels:
                 shares = np.bincount(column.symbol, minlength=column.levels)[: column.levels] + 0.5
                 self.thresholds[j, 1 : column.levels] = ndtri(np.cumsum(shares) / shares.sum())[:-1]
-            else:
+            elif j in values:
                 self.z[j, column.known] = values[j]
+        self.contrasts, begun = tuple(contrasts), [one.start() for one in contrasts]
+        self.offsets, self.utilities = [one for one, _ in begun], [one for _, one in begun]
         known = np.zeros((p, self.rows), np.float32)
         for j, column in enumerate(columns):
             known[j, column.known] = 1.0
@@ -132,7 +145,11 @@ class CovarianceChain:
         center = self._threshold_centers()
         seeds = np.random.SeedSequence((self.seed, self.number)).generate_state(len(self.columns))
         for j, column in enumerate(self.columns):
-            self._visit(j, column, center[j], np.uint32(seeds[j]), sums, centers)
+            if not self.is_contrast[j]:
+                self._visit(j, column, center[j], np.uint32(seeds[j]), sums, centers)
+        for place, contrasts in enumerate(self.contrasts):
+            self._draw_utilities(place, contrasts, np.uint32(seeds[contrasts.first] ^ 1), rng)
+            self._visit_categories(place, contrasts, seeds, sums, centers)
         self.number += 1
 
     def _threshold_centers(self) -> Array:
@@ -161,9 +178,9 @@ class CovarianceChain:
                 move_own(*given, adapt, mean, spread, key)
             bounds = self.thresholds[j]
             low, high, z = bounds[column.symbol], bounds[column.symbol + 1], np.empty(known.size, np.float32)
+            self.log_likelihood += log_intervals(low.copy(), high.copy(), spread, mean)
             between_thresholds(0, key, low, high, spread, mean, z)
             self.z[j, known] = z
-            self.log_likelihood += log_intervals(low, high, spread, mean)
             if sums is not None:
                 add_symbols(self.thresholds[j], column.levels, eta, size, sums[j])
         else:
@@ -173,6 +190,43 @@ class CovarianceChain:
         drawn = np.empty(missing.size, np.float32)
         draw_missing(key, eta[missing], size[missing], drawn)
         self.z[j, missing] = drawn
+
+    @cached_property
+    def is_contrast(self) -> NDArray[np.bool_]:
+        """Tell which latent columns are contrasts of categories."""
+        found = np.zeros(len(self.columns), dtype=bool)
+        for one in self.contrasts:
+            found[one.columns] = True
+        return found
+
+    def _draw_utilities(self, place: int, one: Contrasts, key: np.uint32, rng: np.random.Generator) -> None:
+        """Draw utilities and offsets of a column of categories."""
+        v, weights = self.z[one.columns, one.known], self.weights[one.known]
+        one.draw(self.offsets[place], self.utilities[place], v, np.sqrt(weights), key)
+        if not self.given:
+            self.offsets[place] = one.offsets(self.utilities[place], v, weights, rng)
+
+    def _visit_categories(
+        self, place: int, one: Contrasts, seeds: NDArray[Any], sums: Array | None, centers: Array | None
+    ) -> None:
+        """Draw the contrasts of a column of categories, given its utilities and the other columns."""
+        offsets, known, roots = self.offsets[place], one.known, np.sqrt(self.weights)
+        eta, drawn = np.empty(self.rows, np.float32), np.empty(self.rows, np.float32)
+        columns = range(one.columns.start, one.columns.stop)
+        for j, target in zip(columns, one.targets(offsets, self.utilities[place]), strict=True):
+            row = self.precision[j].astype(np.float32)
+            regress(self.z, row, j, eta)
+            precision = np.full(self.rows, row[j])
+            eta[known] = (row[j] * eta[known] + target) / (row[j] + 1)
+            precision[known] += 1
+            draw_missing(np.uint32(seeds[j]), eta, np.sqrt(precision) * roots, drawn)
+            self.z[j] = drawn
+        shares = one.shares(offsets, self.z[one.columns], roots)
+        self.log_likelihood += float(np.log(np.maximum(shares[one.category, known], 1e-30)).sum(dtype=np.float64))
+        if sums is not None:
+            sums[one.first, : one.count] += shares
+        if centers is not None:
+            centers[one.columns] += self.z[one.columns]
 
     def _draw_precision(self, rng: np.random.Generator) -> None:
         """Draw K from its Wishart distribution, and give Σ a unit diagonal for columns with symbols."""
@@ -193,7 +247,11 @@ class CovarianceChain:
     def _draw_weights(self, rng: np.random.Generator) -> None:
         """Draw the noise level of each row."""
         squares = np.einsum("ij,ij->j", self.z, self.precision.astype(np.float32) @ self.z)
-        weights = draw_noise(self.noise_shape, len(self.columns), squares, rng)
+        cells = np.full(self.rows, len(self.columns))
+        for offsets, utilities, one in zip(self.offsets, self.utilities, self.contrasts, strict=True):
+            squares[one.known] += one.squares(offsets, utilities, self.z[one.columns, one.known])
+            cells[one.known] += one.count
+        weights = draw_noise(self.noise_shape, cells, squares, rng)
         if not (self.exact or self.given):
             self.level = float(np.exp(np.log(weights).mean()))
         weights /= self.level
@@ -207,19 +265,28 @@ class CovarianceChain:
         self.noise_shape = draw.noise_shape
         self.thresholds[:, 1:-1] = draw.thresholds
         self.level = draw.level
+        self.offsets = [one.astype(np.float64) for one in draw.offsets]
 
     def begin(self, means: Array) -> None:
         """Begin with latent values that are given; known numbers stay."""
         for j, column in enumerate(self.columns):
             self.z[j, column.missing] = means[j, column.missing]
-            if column.levels:
+            if column.levels or self.is_contrast[j]:
                 self.z[j, column.known] = means[j, column.known]
 
     def symbols(self, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> Array:
-        """Symbols of the cells as their latent values are now; these themselves in columns of plain numbers."""
+        """Symbols of cells as their latent values are now; these themselves in columns of plain numbers.
+
+        ``cols`` are latent columns, the first one of those of categories, which are drawn.
+        """
         z = self.z[cols, rows]
         found = (z[:, None] > self.thresholds[cols, 1:-1]).sum(axis=1)
-        return np.where(self.levels[cols] > 0, found, z).astype(np.float32)
+        out = np.where(self.levels[cols] > 0, found, z).astype(np.float32)
+        for offsets, one in zip(self.offsets, self.contrasts, strict=True):
+            here = np.flatnonzero(cols == one.first)
+            v, roots = self.z[one.columns, rows[here]], np.sqrt(self.weights[rows[here]])
+            out[here] = one.chosen(offsets, v, roots, self._random(2))
+        return out
 
     def resume(self, draw: CovarianceDraw, sweep: int) -> None:
         """Go on from the parameters of a draw, as if so many sweeps had been made."""
@@ -231,7 +298,8 @@ class CovarianceChain:
     def draw(self) -> CovarianceDraw:
         """Copy the parameters."""
         thresholds = self.thresholds[:, 1:-1].copy()
-        return CovarianceDraw(self.precision.astype(np.float32), thresholds, self.level, self.noise_shape)
+        offsets = tuple(one.astype(np.float32) for one in self.offsets)
+        return CovarianceDraw(self.precision.astype(np.float32), thresholds, self.level, self.noise_shape, offsets)
 
 
 def wishart(freedom: float, inverse_scale: Array, rng: np.random.Generator) -> Array:

@@ -39,7 +39,10 @@ def log_densities(value, size, eta):
 def log_likelihood(
     start, stop, start_of, item, symbol, levels, thresholds, factors, rater_root, item_root, eta, value
 ):
-    """Return the log-likelihood of the cells of raters start … stop; raters without symbols have a ``value``."""
+    """Return the log-likelihood of the cells of raters start … stop; those of level 0 have a ``value``.
+
+    Raters of level −1, which stand for categories, do not count.
+    """
     total, most = np.float64(0), 0
     for i in range(start, stop):
         most = max(most, start_of[i + 1] - start_of[i])
@@ -55,6 +58,6 @@ def log_likelihood(
         there = eta[first : first + count]
         if levels[i] > 0:
             total += log_intervals(low, high, size, there)
-        else:
+        elif levels[i] == 0:
             total += log_densities(value[first : first + count], size, there)
     return total

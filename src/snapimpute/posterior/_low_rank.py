@@ -18,7 +18,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.posterior._cells import Cells
-from snapimpute.posterior._choices import draw_choices
+from snapimpute.posterior._choices import choice_likelihood, draw_choices
 from snapimpute.posterior._features import Features
 from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
@@ -201,6 +201,7 @@ class Chain:
                     self._move_common()
             else:
                 self._move_own(key)
+        self.log_likelihood += self._choice_likelihood()
         self._draw_units(key)
         self.number += 1
 
@@ -221,10 +222,20 @@ class Chain:
     def _log_likelihood(self) -> float:
         """Log-likelihood of the known cells; the threshold pass gives it, too, where it moves all cells."""
         cells, factors = self.cells, np.exp(self.log_factors).astype(np.float32)
-        given = cells.start, cells.item, cells.symbol, cells.levels, self.thresholds, factors, *self._roots
+        levels = cells.levels.copy()
+        levels[cells.choices.raters] = -1
+        given = cells.start, cells.item, cells.symbol, levels, self.thresholds, factors, *self._roots
         found = run_parts(
             lambda a, b: log_likelihood(a, b, *given, self.eta, self.z), cells.rater_parts(), OPERATIONS * len(cells)
         )
+        return float(sum(found))
+
+    def _choice_likelihood(self) -> float:
+        """Log-likelihood of the cells with categories."""
+        cells, choices = self.cells, self.cells.choices
+        given = choices.blocks, choices.table, choices.category, cells.start, cells.item, *self._roots, self.eta
+        parts = cut(len(choices.blocks), BLOCKS)
+        found = run_parts(lambda a, b: choice_likelihood(a, b, *given), parts, OPERATIONS * choices.category.size)
         return float(sum(found))
 
     def _move_common(self) -> None:

@@ -6,7 +6,10 @@ the mean 0. So rows have a geometric mean of about 1, whatever ν is.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln, psi
 
 from snapimpute.base.types import Array
@@ -18,7 +21,7 @@ SHAPES = np.array([2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 26, 32, 48, 64, 96.0])
 """Values that ν may have, all alike beforehand."""
 
 
-def draw_noise(shape: float, cells: int, squares: Array, rng: np.random.Generator) -> Array:
+def draw_noise(shape: float, cells: int | NDArray[Any], squares: Array, rng: np.random.Generator) -> Array:
     """Draw noise levels of rows with so many cells, given ν and the squares of these."""
     drawn: Array = rng.gamma((shape + cells) / 2, 1 / (np.exp(psi(shape / 2)) + squares / 2))
     return drawn

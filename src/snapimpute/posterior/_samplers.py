@@ -34,6 +34,7 @@ CHAIN_GIVEN = {"cells", "rank", "seed", "burn_in", "parts", "width", "ordinal", 
 CHAIN_GIVEN |= {"raters", "items"}
 SIDE_GIVEN = {"features", "turn", "groups", "_gram", "_feature_sums"}
 COVARIANCE_GIVEN = {"rows", "columns", "seed", "burn_in", "strength", "rank", "robust", "exact", "levels"}
+COVARIANCE_GIVEN |= {"contrasts", "is_contrast"}
 """Attributes that follow from the table, the parameters or other ones; the rest is the state of a chain."""
 
 Numbers = dict[str, Any]
@@ -283,7 +284,7 @@ class _Sums(CovarianceAnswers):
 
     def probabilities(self, frame: Any, rows: Any, cols: Any) -> Array:
         """Return the sums at the cells."""
-        found: Array = self.sums[cols, :, rows]
+        found: Array = self.sums[frame.latent[cols], :, rows]
         return found
 
 

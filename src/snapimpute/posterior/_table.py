@@ -18,6 +18,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._choices import Choices
+from snapimpute.posterior._contrasts import Contrasts
 from snapimpute.posterior._covariance import Column
 from snapimpute.posterior._features import Features, SideMap
 
@@ -86,6 +87,12 @@ class Frame:
         """First rater of each column, where columns are the raters."""
         return np.searchsorted(self.raters, np.arange(self.categories.size))
 
+    @cached_property
+    def latent(self) -> NDArray[np.int64]:
+        """First latent column of each column in a full covariance: there are one fewer than categories."""
+        counts = np.maximum(self.categories - 1, 1)
+        return np.cumsum(counts) - counts
+
     def chosen(self, cols: NDArray[Any]) -> list[tuple[int, NDArray[np.intp]]]:
         """Select the cells, given by their columns, that have categories without order, by the number of these."""
         here = self.categories[cols]
@@ -130,27 +137,32 @@ class Frame:
         seen = [symbols[order[start:stop]] for start, stop in pairwise([0, *ends])]
         return Choices.of(self.first_rater[columns].tolist(), self.categories[columns].tolist(), seen)
 
-    def columns(self, observations: Observations) -> tuple[list[Column], dict[int, Array]]:
-        """Return the cells of each column, and the standardised numbers of columns that have them.
+    def columns(self, observations: Observations) -> tuple[list[Column], dict[int, Array], list[Contrasts]]:
+        """Return the cells of each latent column, the standardised numbers of columns that have them, and contrasts.
 
         Features of the rows follow as columns of plain numbers. A row without features lacks these cells.
         """
         symbols, values = self.symbols(observations)
         order = np.lexsort((observations.rows, symbols, observations.cols))
         ends = np.searchsorted(observations.cols[order], np.arange(observations.shape[1] + 1))
-        levels, every, out, numbers = self.levels, np.arange(observations.shape[0]), [], {}
+        levels, every, out, numbers = self.levels, np.arange(observations.shape[0]), list[Column](), {}
+        contrasts = []
         for j, (start, stop) in enumerate(pairwise(ends.tolist())):
             inside = order[start:stop]
             known = observations.rows[inside].astype(np.int64)
             missing = np.setdiff1d(every, known, assume_unique=True)
-            out.append(Column(known, symbols[inside].astype(np.uint8), missing, int(levels[j])))
+            if count := int(self.categories[j]):
+                contrasts.append(Contrasts(len(out), count, known, symbols[inside].astype(np.uint8)))
+                out += [Column(known, np.zeros(known.size, np.uint8), missing, 0)] * (count - 1)
+                continue
             if values is not None and levels[j] == 0:
-                numbers[j] = values[inside]
+                numbers[len(out)] = values[inside]
+            out.append(Column(known, symbols[inside].astype(np.uint8), missing, int(levels[j])))
         for values_of in self.row_side.numbers().T:
             known = np.flatnonzero(~np.isnan(values_of))
             numbers[len(out)] = values_of[known]
             out.append(Column(known, np.zeros(known.size, np.uint8), np.setdiff1d(every, known), 0))
-        return out, numbers
+        return out, numbers, contrasts
 
     def with_rows(self, given: Any, observations: Observations) -> Frame:
         """Return the frame with what is given of other rows."""

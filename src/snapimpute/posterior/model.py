@@ -147,8 +147,6 @@ class Posterior:
         self._check(observations)
         clock = Clock(time_limit)
         schema = _schema(alphabet, observations.shape[1])
-        if self.covariance == "full" and not all(map(_has_order, schema.kinds)):
-            raise ValueError('covariance="full" needs ordered symbols or numbers: categories need "low-rank"')
         with single_threaded_blas():
             given = given_features(observations, row_features, column_features)
             able = self._able_to_take(given)
@@ -280,9 +278,8 @@ class Posterior:
         m, n = observations.shape
         if self.covariance != "auto":
             return (self.covariance,)
-        if not all(map(_has_order, schema.kinds)):
-            return ("low-rank",)
-        narrow = 2 <= n <= MOST_COLUMNS and m >= 2 * n and observations.density >= LEAST_KNOWN
+        latent = sum(1 if _has_order(one) else len(one or ()) - 1 for one in map(schema.__getitem__, range(n)))
+        narrow = n >= 2 and latent <= MOST_COLUMNS and m >= 2 * latent and observations.density >= LEAST_KNOWN
         return ("low-rank", "full") if narrow else ("low-rank",)
 
     def _sides(
@@ -326,10 +323,10 @@ class Posterior:
     ) -> Callable[[int], Sampler]:
         """Return what makes the chain of a seed."""
         if self.covariance == "full":
-            columns, numbers = frame.columns(observations)
+            columns, numbers, contrasts = frame.columns(observations)
             shape = observations.shape[0], len(columns)
             return lambda seed: CovarianceSampler(
-                CovarianceChain(shape, columns, numbers, seed=seed, burn_in=burn_in), watch
+                CovarianceChain(shape, columns, numbers, contrasts, seed=seed, burn_in=burn_in), watch
             )
         parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors)
         given = frame.cells(observations), self.rank_of(observations), frame.features(observations)
