@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -96,15 +97,17 @@ class Cells:
     def __len__(self) -> int:
         return self.item.size
 
-    @property
+    @cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Known cells of each rater, and of each item."""
         return np.diff(self.start), np.diff(self.item_start)
 
+    @cached_property
     def rater_parts(self) -> list[Part]:
         """Parts of the raters with about as many cells each."""
         return parts(self.start)
 
+    @cached_property
     def item_parts(self) -> list[Part]:
         """Parts of the items with about as many cells each."""
         return parts(self.item_start)

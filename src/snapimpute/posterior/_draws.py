@@ -60,7 +60,8 @@ class Draws:
     @classmethod
     def of(cls, draws: Sequence[Draw], levels: NDArray[np.int64]) -> Draws:
         """Stack single draws."""
-        stacked: Any = {name: np.stack([getattr(one, name) for one in draws]) for name in _STACKED}
+        stack: Any = np.stack if len(draws) > 1 else lambda one: one[0][None]
+        stacked = {name: stack([getattr(one, name) for one in draws]) for name in _STACKED}
         priors = tuple(one.priors for one in draws), tuple(one.threshold_prior for one in draws)
         return cls(**stacked, levels=levels, priors=priors[0], threshold_priors=priors[1])
 

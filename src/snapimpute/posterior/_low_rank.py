@@ -215,7 +215,7 @@ class Chain:
         pairs = self.raters.numbers, *split(self.items.numbers)
         run_parts(
             lambda a, b: predict(a, b, cells.start, cells.item, *pairs, self.eta),
-            cells.rater_parts(),
+            cells.rater_parts,
             OPERATIONS * len(cells),
         )
 
@@ -226,7 +226,7 @@ class Chain:
         levels[cells.choices.raters] = -1
         given = cells.start, cells.item, cells.symbol, levels, self.thresholds, factors, *self._roots
         found = run_parts(
-            lambda a, b: log_likelihood(a, b, *given, self.eta, self.z), cells.rater_parts(), OPERATIONS * len(cells)
+            lambda a, b: log_likelihood(a, b, *given, self.eta, self.z), cells.rater_parts, OPERATIONS * len(cells)
         )
         return float(sum(found))
 
@@ -250,7 +250,7 @@ class Chain:
             threshold_slopes(start, stop, *given, *self._roots, self.eta, *own)
             return own
 
-        for own in run_parts(work, cells.rater_parts(), OPERATIONS * len(cells)):
+        for own in run_parts(work, cells.rater_parts, OPERATIONS * len(cells)):
             sums += own
         for kind, (raters, levels) in enumerate(self.kinds):
             if levels < 2 or not raters.size:
@@ -287,7 +287,7 @@ class Chain:
             more = self.steps, adapt, factors, others, *self._roots, self.eta, key, change
             return change, move_thresholds(start, stop, *given, *more)
 
-        found = run_parts(work, cells.rater_parts(), OPERATIONS * len(cells))
+        found = run_parts(work, cells.rater_parts, OPERATIONS * len(cells))
         if cells.value is None:
             self.log_likelihood = float(sum(one for _, one in found))
         self._draw_threshold_priors(rng)
@@ -299,12 +299,13 @@ class Chain:
         for kind, (raters, levels) in enumerate(self.kinds):
             if levels < 2 or not raters.size:
                 continue
-            own = self.thresholds[raters, 1:levels].astype(np.float64)
+            every = slice(None) if raters.size == len(self.thresholds) else raters
+            own, ones = self.thresholds[every, 1:levels].astype(np.float64), np.ones(raters.size)
             spread = self.spread[kind, 1:levels] / np.sqrt(raters.size)
             share = 1 / (1 + self.center_precision * spread**2)
-            mean = share * own.mean(axis=0) + (1 - share) * self.first_center[kind, 1:levels]
+            mean = share * (ones @ own) / raters.size + (1 - share) * self.first_center[kind, 1:levels]
             center = mean + np.sqrt(share) * spread * rng.standard_normal(levels - 1)
-            off = np.einsum("ij,ij->j", own - center, own - center)
+            off = ones @ np.square(own - center)
             self.center[kind, 1:levels] = center
             self.spread[kind, 1:levels] = rng.gamma(1 + raters.size / 2, 1 / (RATE + 0.5 * off)) ** -0.5
 
@@ -335,7 +336,7 @@ class Chain:
         given = *split(items.numbers), raters.precision, raters.mean, relaxation, used, key, raters.numbers, rest[0]
         run_parts(
             lambda a, b: draw_raters(a, b, cells.start, cells.item, *bounds, *given),
-            cells.rater_parts(),
+            cells.rater_parts,
             OPERATIONS * len(cells),
         )
         held, exact = self._before(HELD_SWEEPS), self.parts.exact
@@ -346,7 +347,7 @@ class Chain:
         raters.draw_prior(self.rank, rng, held=held, level=self.binary)
         order = cells.item_start, cells.rater, cells.position, self.z, *split(raters.numbers), *self._roots
         more = items.precision, items.mean, relaxation, used, key, items.numbers, rest[1]
-        run_parts(lambda a, b: draw_items(a, b, *order, *more), cells.item_parts(), OPERATIONS * len(cells))
+        run_parts(lambda a, b: draw_items(a, b, *order, *more), cells.item_parts, OPERATIONS * len(cells))
         if self.parts.item_noise and not self.binary and not self._before(NOISE_FROM):
             items.draw_noise(rest[1], counts[1], rng, scaled=np.full(counts[1].size, not exact))
         items.draw_prior(self.rank, rng, held=held, level=False)

@@ -32,7 +32,7 @@ RESUME_AT = 20
 
 CHAIN_GIVEN = {"cells", "rank", "seed", "burn_in", "parts", "width", "ordinal", "binary", "kinds", "eta"}
 CHAIN_GIVEN |= {"raters", "items"}
-SIDE_GIVEN = {"features", "turn", "groups", "_gram", "_feature_sums"}
+SIDE_GIVEN = {"features", "turn", "groups", "_gram", "_feature_sums", "_extended", "_ones"}
 COVARIANCE_GIVEN = {"rows", "columns", "seed", "burn_in", "strength", "rank", "robust", "exact", "levels"}
 COVARIANCE_GIVEN |= {"contrasts", "is_contrast"}
 """Attributes that follow from the table, the parameters or other ones; the rest is the state of a chain."""

@@ -65,28 +65,33 @@ class Side:
     def draw_prior(self, rank: int, rng: np.random.Generator, *, held: bool, level: bool) -> None:
         """Draw precisions, centres and slopes of the features, given the numbers of the units."""
         units, used = self.numbers.shape[0], rank + 1
-        x = self.numbers[:, :used]
-        by_features = self.features @ self.slopes[:, :used].astype(np.float32)
-        rest = x - by_features
-        sums, squares = rest.sum(axis=0, dtype=np.float64), np.einsum("ij,ij->j", rest, rest, dtype=np.float64)
-        center = self.center[:used]
-        off = squares - 2 * center * sums + units * center**2
-        precision = rng.gamma(1 + units / 2, 1 / (RATE + 0.5 * np.maximum(off, 0.0)))
+        rest = self.numbers[:, :used] - self.mean[:, :used]
+        precision = rng.gamma(1 + units / 2, 1 / (RATE + 0.5 * self._ones @ np.square(rest)))
         if held:
             precision[1:] = HELD_PRECISION
+        products, before = (self._extended.T @ rest).astype(np.float64), self.center[:used]
+        sums = products[-1] + units * before
         center = (precision * sums + np.sqrt(1 + units * precision) * rng.standard_normal(used)) / (
             1 + units * precision
         )
         if not level:
             center[0] = 0.0
-        self._draw_slopes(x, precision, center, rng)
+        if self.groups:
+            moved = self._gram @ self.slopes[:, :used] + self._feature_sums[:, None] * (before - center)
+            self._draw_slopes(products[:-1] + moved, precision, rng)
         self.precision[:used], self.center[:used] = precision, center
-        self.mean[:, :used] = center.astype(np.float32) + self.features @ self.slopes[:, :used].astype(np.float32)
+        self._set_mean(used)
 
-    def _draw_slopes(self, x: Array, precision: Array, center: Array, rng: np.random.Generator) -> None:
-        """Draw the slopes of each group of features in turn, given those of the others, and their precision."""
-        used = x.shape[1]
-        sums = (self.features.T @ x).astype(np.float64) - self._feature_sums[:, None] * center
+    def _set_mean(self, used: int) -> None:
+        coefficients = np.vstack([self.slopes[:, :used], self.center[:used]]).astype(np.float32)
+        np.matmul(self._extended, coefficients, out=self.mean[:, :used])
+
+    def _draw_slopes(self, sums: Array, precision: Array, rng: np.random.Generator) -> None:
+        """Draw the slopes of each group of features in turn, given those of the others, and their precision.
+
+        ``sums`` are those of each feature times the numbers of the units, less their centres.
+        """
+        used = sums.shape[1]
         for number, group in enumerate(self.groups):
             slopes, size = self.slopes[group, :used], self._gram[group, group].diagonal()[:, None]
             others = self._gram[group] @ self.slopes[:, :used] - size * slopes if len(self.groups) > 1 else 0.0
@@ -110,8 +115,11 @@ class Side:
         if prior.slopes.shape[0] == self.turn.shape[0] and len(prior.slope_precision) == len(self.groups):
             self.slopes[:, :used] = self.turn.T @ prior.slopes
             self.slope_precision[:, :used] = prior.slope_precision
+        self._set_mean(used)
 
     def __post_init__(self) -> None:
+        self._ones = np.ones(len(self.features), np.float32)
+        self._extended = np.hstack([self.features, self._ones[:, None]])
         self._gram = (self.features.T @ self.features).astype(np.float64)
         self._feature_sums = self.features.sum(axis=0, dtype=np.float64)
 
@@ -120,7 +128,9 @@ class Side:
     ) -> None:
         """Draw the noise level of each unit, given what is left of its cells; the ``scaled`` ones have mean 1."""
         noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest))
-        if scaled.any():
+        if scaled.all():
+            noise /= np.exp(np.log(noise).mean())
+        elif scaled.any():
             noise[scaled] /= np.exp(np.log(noise[scaled]).mean())
         self.noise = noise.astype(np.float32)
 
