@@ -1,6 +1,6 @@
 """Columns of categories without order: the posterior beside frequencies, random forests, and an arbitrary order.
 
-    python benchmarks/categories.py [chile males insurance …]
+    python benchmarks/categories.py [chile males insurance]
 
 Each table has categories, ordered symbols and plain numbers. In every split 30 % of
 its known cells are hidden, and all methods see the same rest. Scores count the
@@ -74,7 +74,7 @@ def table(path: str, ordered: dict[str, list], numbers: dict[str, Callable], cho
             alphabets.append(None)
             continue
         levels = ordered.get(name) or sorted(frame[name].dropna().unique())
-        columns.append(pd.Categorical(frame[name], levels).codes.astype(float))
+        columns.append(pd.Categorical(frame[name].where(frame[name].isin(levels)), levels).codes.astype(float))
         columns[-1][columns[-1] < 0] = np.nan
         codes = list(range(len(levels)))
         alphabets.append(si.Alphabet.of(codes) if name in ordered else si.Nominal(codes))
@@ -152,6 +152,7 @@ def methods(data: Table) -> dict[str, Callable[..., Scored]]:
         "arbitrary order": posterior(codes, "auto"),
         "random forest": forest,
         "low rank": posterior(data.alphabets, "low-rank"),
+        "full covariance": posterior(data.alphabets, "full"),
     }
 
 

@@ -14,6 +14,8 @@ import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior import Posterior
 from snapimpute.posterior._choices import add_largest, draw_choice, levels_of, shares_of
+from snapimpute.posterior._contrasts import Contrasts
+from snapimpute.posterior._covariance import Column, CovarianceChain
 
 LEAST = 1e-4
 """A p-value that a right sampler falls below once in ten thousand tests."""
@@ -69,6 +71,31 @@ def test_latent_values_of_categories_have_the_distribution_that_integration_give
     for c in range(3):
         assert stats.ks_2samp(u[c], kept[:, c]).pvalue > LEAST
     assert_allclose(np.corrcoef(u), np.corrcoef(kept.T), atol=0.06)
+
+
+def test_contrasts_beside_a_number_have_the_distribution_that_simulation_gives():
+    """Given a plain number, probabilities of a missing category and contrasts of a known one are those simulated."""
+    rows, seen = 1500, 2
+    known, missing = np.arange(rows // 2), np.arange(rows // 2, rows)
+    contrasts = Contrasts(1, 3, known, np.full(known.size, seen, np.uint8))
+    number = Column(np.arange(rows), np.zeros(rows, np.uint8), missing[:0], 0)
+    latent = Column(known, np.zeros(known.size, np.uint8), missing, 0)
+    chain = CovarianceChain((rows, 3), [number, latent, latent], {0: np.full(rows, 1.3)}, [contrasts], robust=False)
+    covariance = np.array([[1.0, 0.5, -0.6], [0.5, 1.5, 0.4], [-0.6, 0.4, 2.0]])
+    chain.precision, chain.given, offsets = np.linalg.inv(covariance), True, np.array([0.5, -0.3, -0.2])
+    chain.offsets = [offsets]
+    sums, v = np.zeros((3, 3, rows), np.float32), []
+    for sweep in range(60):
+        chain.sweep(sums if sweep >= 20 else None)
+        v.append(chain.z[1:, known])
+    rng = np.random.default_rng(0)
+    mean, rest = covariance[1:, 0] * 1.3, covariance[1:, 1:] - np.outer(covariance[1:, 0], covariance[0, 1:])
+    drawn = rng.multivariate_normal(mean, rest, 300_000).T
+    chosen = (contrasts.means(offsets, drawn) + rng.standard_normal((3, drawn.shape[1]))).argmax(axis=0)
+    assert_allclose(sums[1][:, missing].mean(axis=1) / 40, np.bincount(chosen) / chosen.size, atol=0.01)
+    found, expected = np.concatenate(v[20:], axis=1), drawn[:, chosen == seen]
+    assert_allclose(found.mean(axis=1), expected.mean(axis=1), atol=0.05)
+    assert_allclose(np.cov(found), np.cov(expected), atol=0.1)
 
 
 # ---------------------------------------------------------------- whole tables
@@ -239,6 +266,31 @@ def test_categories_are_the_same_bits_on_any_number_of_threads(monkeypatch):
         fit = model.fit(si.Observations.from_dense(X), si.Nominal([0, 1, 2, 3]))
         found.append(fit.proba(np.arange(500), np.arange(500) % 4))
     assert_array_equal(*found)
+
+
+def test_too_many_symbols_are_refused():
+    """Alphabets of more symbols than a byte tells apart are refused, ordered or not."""
+    table = si.Observations.from_dense([[0.0, 1.0], [299.0, 4.0]])
+    for alphabet in ("0:299", si.Nominal(range(300))):
+        with pytest.raises(ValueError, match="at most 256 symbols, got one of 300"):
+            Posterior().fit(table, alphabet)
+
+
+def test_new_columns_of_categories_are_folded_in():
+    """A new column is answered by the categories of rows like a row, nearly as if it had been fitted."""
+    rng = np.random.default_rng(2)
+    f = rng.standard_normal((300, 2))
+    utilities = np.einsum("ik,ckj->ijc", f, rng.standard_normal((4, 2, 9)) * 2)
+    X = (utilities + rng.standard_normal(utilities.shape)).argmax(axis=2).astype(float)
+    alphabet = si.Nominal([0, 1, 2, 3])
+    fit = MODELS["low-rank"].fit(si.Observations.from_dense(X[:, :8]), alphabet)
+    known = rng.random(300) < 0.5
+    new = fit.fold_in_columns(si.Observations.from_dense(np.where(known, X[:, 8], np.nan)[:, None]))
+    rows = np.flatnonzero(~known)
+    p, y = new.proba(rows, np.zeros(rows.size, dtype=int)), X[rows, 8].astype(int)
+    best = np.array([shares_of(one) for one in utilities[rows, 8]])
+    assert log_loss(p, y) < log_loss(best, y) + 0.3 * (np.log(4) - log_loss(best, y))
+    assert set(new.draw(2).ravel()) <= {0, 1, 2, 3}
 
 
 def test_rows_cannot_have_thresholds_of_categories(made):

@@ -19,8 +19,8 @@ from snapimpute.posterior._passes import draw_items, draw_latent, draw_raters, p
 from snapimpute.posterior._thresholds import move_thresholds
 from snapimpute.posterior._units import NOISE_SHAPE, UNUSED_PRECISION, UnitPrior
 
-SWEEPS = 6
-"""Sweeps for the new rows in each kept draw; they begin at their prior means."""
+SWEEPS, CHOICE_SWEEPS = 6, 12
+"""Sweeps for the new units in each kept draw, which begin at their prior means; more for columns of categories."""
 
 STEP = 0.3
 """Step of the thresholds of new raters."""
@@ -54,6 +54,8 @@ def draws_of(draws: Draws) -> list[Draw]:
 class _Folding(ABC):
     """The new units of one draw, which begin at their prior means."""
 
+    sweeps = SWEEPS
+
     def __init__(self, draw: Draw, cells: Cells, features: Array, prior: UnitPrior, seed: tuple[int, int]) -> None:
         self.given, self.cells, self.seed = draw, cells, seed
         self.used = prior.center.size
@@ -73,7 +75,7 @@ class _Folding(ABC):
 
     def draw(self) -> Draw:
         """Sweep over the new units and return the draw with them."""
-        for sweep in range(SWEEPS):
+        for sweep in range(self.sweeps):
             rng = np.random.default_rng((*self.seed, sweep + 1))
             eta = np.empty(len(self.cells), np.float32)
             rest, counts = self._sweep(np.uint32(rng.integers(1 << 32)), eta, self.z)
@@ -104,6 +106,9 @@ class _Raters(_Folding):
         self.thresholds[:, 0] = -FAR_THRESHOLD
         for unit, (kind, levels) in enumerate(zip(cells.kind, cells.levels, strict=True)):
             self.thresholds[unit, 1:levels] = draw.threshold_prior.center[kind, 1:levels]
+        self.sweeps = CHOICE_SWEEPS if cells.choices.category.size else SWEEPS
+        for units, found in cells.choices.levels():
+            self.new[units, 0] = found
 
     def _sweep(self, key: np.uint32, eta: Array, z: Array) -> tuple[Array, NDArray[Any]]:
         cells, given = self.cells, (0, len(self.new), self.cells.start, self.cells.item)

@@ -51,6 +51,9 @@ RANK, LARGE_RANK = 15, 31
 LARGE_CELLS, LARGE_PER_UNIT = 200_000, 40
 """A table with so many known cells, and so many for each row and column, gets the larger rank."""
 
+MOST_SYMBOLS = 256
+"""Symbols of an alphabet: the number of each is kept in one byte."""
+
 MOST_COLUMNS, LEAST_KNOWN = 300, 0.2
 """A full covariance is tried up to so many columns, if that share of the cells is known and rows are many."""
 
@@ -357,7 +360,12 @@ def _grown(fit: PosteriorFit, observations: Observations) -> ColumnSchema:
 
 
 def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
-    return alphabet if isinstance(alphabet, ColumnSchema) else ColumnSchema.single(Alphabet.of(alphabet), columns)
+    schema = alphabet if isinstance(alphabet, ColumnSchema) else ColumnSchema.single(Alphabet.of(alphabet), columns)
+    for one in schema.kinds:
+        if one is not None and len(one) > MOST_SYMBOLS:
+            told = f"the posterior takes alphabets of at most {MOST_SYMBOLS} symbols, got one of {len(one)}: "
+            raise ArgumentError("alphabet", one, f"{told}join rare ones, or give None for a column of any numbers")
+    return schema
 
 
 def _can_have_rows(schema: ColumnSchema) -> bool:
