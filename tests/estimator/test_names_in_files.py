@@ -14,6 +14,7 @@ import snapimpute as si
 from snapimpute.base.files import file_form, stored
 from snapimpute.estimator import files as model_io
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
+from snapimpute.posterior._row_means import RowMeans
 from snapimpute.posterior._run import RunState
 from snapimpute.posterior._samplers import CovarianceState, LowRankState
 from snapimpute.problem.losses import Loss, Multinomial, Squares, Thresholds
@@ -76,7 +77,7 @@ PINNED: dict[str, str] = {
     "penalty tnn": "lam r",
     "posterior candidate": "covariance thresholds loss error seconds",
     "posterior completion": "fitted seed rows",
-    "posterior covariance draw": "precision thresholds level noise_shape offsets",
+    "posterior covariance draw": "precision thresholds level noise_shape slopes offsets",
     "posterior covariance state": "chain sums means count draws watched likelihoods",
     "posterior diagnostics": "chains restarts draws error r_hat cell_r_hat largest_r_hat effective_size "
     "cell_effective_size held_out",
@@ -86,6 +87,7 @@ PINNED: dict[str, str] = {
     "posterior given features": "map columns units lane",
     "posterior mask": "weights vectors",
     "posterior model": "schema fit rule",
+    "posterior row means": "features slopes precision",
     "posterior side": "mask given cold weights",
     "posterior low-rank state": "chain raters items draws every seen watched likelihoods",
     "posterior run": "model number history seconds restarts chains held_out",
@@ -146,7 +148,7 @@ def declared() -> dict[str, type]:
         **_known_classes(problem(), si.solvers.APG()),
         **model_io._known(),
         **known_by_name(losses),
-        **known_by_name((RunState, LowRankState, CovarianceState)),
+        **known_by_name((RunState, LowRankState, CovarianceState, RowMeans)),
     }
 
 

@@ -192,11 +192,15 @@ def category_numbers(chain: Chain) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class CovarianceWorld:
-    """A narrow table; the first columns have symbols, then one has plain numbers, and perhaps one categories."""
+    """A narrow table; the first columns have symbols, then one has plain numbers, and perhaps one categories.
+
+    Rows may have two features.
+    """
 
     rows: int = 12
     levels: tuple[int, ...] = (3, 3, 4, 0)
     categories: int = 0
+    features: bool = False
 
     @property
     def known(self) -> np.ndarray:
@@ -218,10 +222,16 @@ class CovarianceWorld:
         every = np.arange(self.rows)
         columns = [Column(empty, empty.astype(np.uint8), every, levels) for levels in (*self.levels, *more)]
         numbers = {j: np.empty(0) for j, levels in enumerate(self.levels) if not levels}
-        chain = CovarianceChain((self.rows, p), columns, numbers, self.contrasts, seed=seed, burn_in=0, exact=True)
+        x = np.linspace(-1, 1, self.rows)[:, None]
+        features = np.hstack([x, x + x**2]) if self.features else x[:, :0]
+        shape, options = (self.rows, p), {"features": features, "seed": seed, "burn_in": 0, "exact": True}
+        chain = CovarianceChain(shape, columns, numbers, self.contrasts, **options)
         chain.offsets = [OFFSET_SPREAD * rng.standard_normal(one.count) for one in chain.contrasts]
         chain.steps[:] = 0.4
         chain.precision = wishart(p + 2 + chain.strength, (chain.strength + 1) * np.eye(p), rng)
+        chain.means.precision = rng.gamma(1, 1 / UNIT_RATE)
+        root = np.linalg.cholesky(np.linalg.inv(chain.precision)) / np.sqrt(chain.means.precision)
+        chain.means.take(rng.standard_normal((features.shape[1], p)) @ root.T)
         chain.noise_shape = float(rng.choice(ROW_SHAPES))
         half = chain.noise_shape / 2
         chain.weights = rng.gamma(half, 1 / np.exp(psi(half)), self.rows).astype(np.float32)
@@ -236,7 +246,8 @@ class CovarianceWorld:
     def observe(self, chain: CovarianceChain, rng: np.random.Generator) -> None:
         """Draw all latent values, and the cells, given the parameters."""
         root = np.linalg.cholesky(np.linalg.inv(chain.precision))
-        chain.z[:] = (root @ rng.standard_normal(chain.z.shape)) / np.sqrt(chain.weights)
+        shock = (root @ rng.standard_normal(chain.z.shape)) / np.sqrt(chain.weights)
+        chain.z[:] = (chain.means.features @ chain.means.slopes).T + shock
         for j, levels in enumerate(self.levels):
             known = np.flatnonzero(self.known[:, j])
             symbol = np.searchsorted(chain.thresholds[j, 1 : max(levels, 1)], chain.z[j, known])
@@ -261,6 +272,8 @@ def covariance_numbers(chain: CovarianceChain) -> dict[str, float]:
     found["ν"] = chain.noise_shape
     found |= {"missing symbol": chain.z[0, 0], "missing number": chain.z[3, 4], "latent value": chain.z[0, 1]}
     found |= {f"g_{t}, column {j}": chain.thresholds[j, t] for j in (0, 2) for t in range(1, chain.levels[j])}
+    for place, slopes in enumerate(chain.means.slopes):
+        found |= {f"B_{place}": slopes[0], f"B_{place} of numbers": slopes[3], "β": chain.means.precision}
     found["P(0)"] = ndtr(np.sqrt(chain.weights[0]) * chain.thresholds[0, 1] / spread[0])
     for offsets, one in zip(chain.offsets, chain.contrasts, strict=True):
         p = one.shares(offsets, chain.z[one.columns], np.sqrt(chain.weights))

@@ -39,7 +39,7 @@ WORLDS: dict[str, tuple[Any, Any]] = {
     ),
     "low rank, four symbols": (LowRankWorld(shape=(5, 14), symbols=4, rank=2, numbers=0), low_rank_numbers),
     "low rank, two symbols": (LowRankWorld(symbols=2, numbers=0), low_rank_numbers),
-    "full covariance": (CovarianceWorld(categories=3), covariance_numbers),
+    "full covariance": (CovarianceWorld(categories=3, features=True), covariance_numbers),
 }
 
 

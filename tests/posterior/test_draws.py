@@ -100,9 +100,8 @@ def test_cells_of_a_row_are_drawn_jointly():
     y = (z[..., None] > bounds).sum(axis=2)
     expected = np.bincount(3 * y[y[:, 0] == 2, 1] + y[y[:, 0] == 2, 2], minlength=9) / (y[:, 0] == 2).sum()
     table = si.Observations.from_coo(np.arange(3000), np.zeros(3000, int), np.full(3000, 2.0), (3000, 3))
-    draw = CovarianceDraw(
-        np.linalg.inv(sigma).astype(np.float32), np.tile(bounds, (3, 1)).astype(np.float32), 1.0, 10.0
-    )
+    parameters = np.linalg.inv(sigma).astype(np.float32), np.tile(bounds, (3, 1)).astype(np.float32)
+    draw = CovarianceDraw(*parameters, level=1.0, noise_shape=10.0, slopes=np.zeros((0, 3)))
     sides = side_maps(table, given_features(table, None, None), mask=False, seed=0)
     frame = Frame.of(table, ColumnSchema.single(si.Alphabet.of("0:2"), 3), False, sides)
     parts = CovarianceAnswers(np.zeros((3, 3, 3000)), np.zeros((3, 3000), np.float32), (draw,))

@@ -129,9 +129,7 @@ class CovarianceAnswers:
 
     def folded(self, frame: Frame, observations: Observations, seed: int) -> CovarianceAnswers:
         """Answers for new rows."""
-        columns, numbers, contrasts = frame.columns(observations)
-        shape = observations.shape[0], len(columns)
-        return covariance_answers(CovarianceChain(shape, columns, numbers, contrasts, seed=seed), self.draws)
+        return covariance_answers(frame.covariance_chain(observations, seed=seed), self.draws)
 
     def folded_columns(self, frame: Frame, observations: Observations, seed: int) -> CovarianceAnswers:
         """Refuse: the covariance of a new column with the others is not known."""
@@ -148,9 +146,8 @@ class CovarianceAnswers:
         The rows go on from one table to the next, with sweeps between that make them nearly independent.
         """
         which, place = np.unique(rows, return_inverse=True)
-        columns, numbers, contrasts = frame.taking(which).columns(_rows_of(observations, which))
         stream = int(np.random.SeedSequence((seed, 2)).generate_state(1)[0])
-        chain = CovarianceChain((which.size, len(columns)), columns, numbers, contrasts, seed=stream)
+        chain = frame.taking(which).covariance_chain(_rows_of(observations, which), seed=stream)
         chain.begin(self.means[:, which])
         for table, number in enumerate(spaced(len(self.draws), count, seed)):
             chain.take(self.draws[number])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from snapimpute.posterior._choice import Model
+from snapimpute.posterior._row_means import RowMeans
 from snapimpute.posterior._run import Run, RunState
 from snapimpute.posterior._samplers import CovarianceState, LowRankState
 from snapimpute.posterior.diagnostics import Candidate
@@ -20,7 +21,7 @@ class RunFile:
     """Loads and saves a run; ``parts`` is everything that its draws depend on, by name."""
 
     def __init__(self, given: Checkpoint | str | os.PathLike[str], parts: Mapping[str, Any]) -> None:
-        known = known_by_name((*POSTERIOR_KINDS, RunState, LowRankState, CovarianceState))
+        known = known_by_name((*POSTERIOR_KINDS, RunState, LowRankState, CovarianceState, RowMeans))
         self._file = SnapshotFile(Checkpoint.of(given), digests(parts), known, RunState)
         self._model: Model = ("", "")
         self._tried: tuple[Candidate, ...] = ()

@@ -8,7 +8,6 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.data.observations import Observations
 from snapimpute.posterior._answers import Completed, CovarianceAnswers
-from snapimpute.posterior._covariance import CovarianceChain
 from snapimpute.posterior._features import SideMap
 from snapimpute.posterior._table import Frame
 
@@ -39,9 +38,7 @@ class Completion:
     def answers(self, frame: Frame, observations: Observations) -> CovarianceAnswers:
         """Run the chain, and fold in the rows to complete if they are new."""
         own = frame if self.rows is None else replace(frame, row_side=self.rows)
-        columns, numbers, contrasts = own.columns(self.fitted)
-        shape = self.fitted.shape[0], len(columns)
-        done = Completed(CovarianceChain(shape, columns, numbers, contrasts, seed=self.seed, burn_in=BURN_IN))
+        done = Completed(own.covariance_chain(self.fitted, seed=self.seed, burn_in=BURN_IN))
         with single_threaded_blas():
             for _ in range(BURN_IN):
                 done.chain.sweep()

@@ -27,6 +27,7 @@ from snapimpute.posterior._contrasts import Contrasts
 from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
 from snapimpute.posterior._likelihood import log_densities, log_intervals
 from snapimpute.posterior._noise import FIRST_SHAPE, draw_noise, draw_shape
+from snapimpute.posterior._row_means import RowMeans
 
 THRESHOLDS_FROM = 4
 """First sweep that moves thresholds."""
@@ -63,10 +64,10 @@ class Column:
     levels: int
 
 
-@stored("posterior covariance draw", "precision", "thresholds", "level", "noise_shape", "offsets")
+@stored("posterior covariance draw", "precision", "thresholds", "level", "noise_shape", "slopes", "offsets")
 @dataclass(frozen=True, eq=False)
 class CovarianceDraw:
-    """One draw: the precision matrix of the columns, their thresholds, and the noise of rows.
+    """One draw: the precision matrix of the columns, their thresholds, the noise of rows, slopes on their features.
 
     Noise levels are divided by ``level``; ``noise_shape`` is their ν. ``offsets`` has those of the categories of each
     column that has some.
@@ -76,6 +77,7 @@ class CovarianceDraw:
     thresholds: Array
     level: float
     noise_shape: float
+    slopes: Array
     offsets: tuple[Array, ...] = ()
 
 
@@ -93,6 +95,7 @@ class CovarianceChain:
         values: dict[int, Array],
         contrasts: Sequence[Contrasts] = (),
         *,
+        features: Array | None = None,
         seed: int = 0,
         burn_in: int = 40,
         strength: float | None = None,
@@ -124,6 +127,7 @@ class CovarianceChain:
             known[j, column.known] = 1.0
         self.least: Array = LINK / np.sqrt(np.maximum((known @ known.T).astype(np.float64), 1.0))
         self.precision: Array = np.eye(p)
+        self.means = RowMeans.start(np.zeros((self.rows, 0)) if features is None else features, p)
         self.weights, self.level, self.noise_shape = np.ones(self.rows, np.float32), 1.0, FIRST_SHAPE
         self.log_likelihood = float("nan")
 
@@ -168,6 +172,7 @@ class CovarianceChain:
         weights = self.precision[j].astype(np.float32)
         eta = np.empty(self.rows, np.float32)
         regress(self.z, weights, j, eta)
+        eta += self.means.beside(self.precision[j], j)
         size = np.sqrt(weights[j] * self.weights)
         known, missing = column.known, column.missing
         if column.levels:
@@ -216,6 +221,7 @@ class CovarianceChain:
         for j, target in zip(columns, one.targets(offsets, self.utilities[place]), strict=True):
             row = self.precision[j].astype(np.float32)
             regress(self.z, row, j, eta)
+            eta += self.means.beside(self.precision[j], j)
             precision = np.full(self.rows, row[j])
             eta[known] = (row[j] * eta[known] + target) / (row[j] + 1)
             precision[known] += 1
@@ -231,22 +237,27 @@ class CovarianceChain:
     def _draw_precision(self, rng: np.random.Generator) -> None:
         """Draw K from its Wishart distribution, and give Σ a unit diagonal for columns with symbols."""
         p = len(self.columns)
-        cross = ((self.z * self.weights) @ self.z.T).astype(np.float64)
+        weighted = self.z * self.weights
+        regression = self.means.regress(weighted, self.weights)
+        cross = (weighted @ self.z.T).astype(np.float64) - regression.explained
         center = np.eye(p) if self.exact else factor_covariance(cross / self.rows, self.rank, self.least)
         freedom = p + 2 + self.strength + self.rows
         precision: Array = wishart(freedom, (self.strength + 1) * center + cross, rng)
+        self.means.draw(regression, precision, rng)
         if not self.exact:
             spread = np.sqrt(np.diag(np.linalg.inv(precision)))
             spread[self.levels == 0] = 1.0
             precision *= np.outer(spread, spread)
             self.z /= spread[:, None].astype(np.float32)
+            self.means.scale(spread)
             self.thresholds[:, 1:-1] /= spread[:, None].astype(np.float32)
             self.thresholds[:, 1:-1][self.thresholds[:, 1:-1] > FAR_THRESHOLD / 1e3] = FAR_THRESHOLD
         self.precision = precision
 
     def _draw_weights(self, rng: np.random.Generator) -> None:
         """Draw the noise level of each row."""
-        squares = np.einsum("ij,ij->j", self.z, self.precision.astype(np.float32) @ self.z)
+        rest = self.means.left_of(self.z)
+        squares = np.einsum("ij,ij->j", rest, self.precision.astype(np.float32) @ rest)
         cells = np.full(self.rows, len(self.columns))
         for offsets, utilities, one in zip(self.offsets, self.utilities, self.contrasts, strict=True):
             squares[one.known] += one.squares(offsets, utilities, self.z[one.columns, one.known])
@@ -266,6 +277,7 @@ class CovarianceChain:
         self.thresholds[:, 1:-1] = draw.thresholds
         self.level = draw.level
         self.offsets = [one.astype(np.float64) for one in draw.offsets]
+        self.means.take(draw.slopes)
 
     def begin(self, means: Array) -> None:
         """Begin with latent values that are given; known numbers stay."""
@@ -299,7 +311,8 @@ class CovarianceChain:
         """Copy the parameters."""
         thresholds = self.thresholds[:, 1:-1].copy()
         offsets = tuple(one.astype(np.float32) for one in self.offsets)
-        return CovarianceDraw(self.precision.astype(np.float32), thresholds, self.level, self.noise_shape, offsets)
+        precision, slopes = self.precision.astype(np.float32), self.means.slopes.astype(np.float32)
+        return CovarianceDraw(precision, thresholds, self.level, self.noise_shape, slopes, offsets)
 
 
 def wishart(freedom: float, inverse_scale: Array, rng: np.random.Generator) -> Array:

@@ -22,7 +22,7 @@ COLD_RIDGE = 10.0
 """Ridge of the regression that expects the mask's features of units without cells."""
 
 PRINCIPAL = 20
-"""Columns of plain numbers that a full covariance gets of the features given, at most."""
+"""Principal components of the features given that a full covariance takes, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +124,8 @@ class SideMap:
     cold : array of shape (1 + columns given, features of the mask)
         Makes the mask's features of a unit without any known cell from those given:
         the mask says nothing of such a unit. Zeros would say that nobody cares for it.
-    weights : array of shape (columns given, columns of plain numbers)
-        Make the columns of a full covariance of those given.
+    weights : array of shape (columns given, principal components)
+        Make the features of a full covariance of those given.
     """
 
     mask: MaskMap
@@ -156,11 +156,9 @@ class SideMap:
         mask[cold] = _with_ones(self.given)[cold] @ self.cold
         return Features.of(count, mask, *self.given.columns)
 
-    def numbers(self) -> Array:
-        """Columns of plain numbers for a full covariance; NaN for units of which nothing is known."""
-        values = self.given.values @ self.weights
-        values[~self.given.values.any(axis=1)] = np.nan
-        return values
+    def principal(self) -> Array:
+        """Features for a full covariance."""
+        return self.given.values @ self.weights
 
     def of(self, given: Any, units: int, labels: Any) -> SideMap:
         """Return the map with what is given of other units."""

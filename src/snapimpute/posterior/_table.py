@@ -19,7 +19,7 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._choices import Choices
 from snapimpute.posterior._contrasts import Contrasts
-from snapimpute.posterior._covariance import Column
+from snapimpute.posterior._covariance import Column, CovarianceChain
 from snapimpute.posterior._features import Features, SideMap
 
 
@@ -138,10 +138,7 @@ class Frame:
         return Choices.of(self.first_rater[columns].tolist(), self.categories[columns].tolist(), seen)
 
     def columns(self, observations: Observations) -> tuple[list[Column], dict[int, Array], list[Contrasts]]:
-        """Return the cells of each latent column, the standardised numbers of columns that have them, and contrasts.
-
-        Features of the rows follow as columns of plain numbers. A row without features lacks these cells.
-        """
+        """Return the cells of each latent column, standardised numbers where a column has them, and contrasts."""
         symbols, values = self.symbols(observations)
         order = np.lexsort((observations.rows, symbols, observations.cols))
         ends = np.searchsorted(observations.cols[order], np.arange(observations.shape[1] + 1))
@@ -158,11 +155,13 @@ class Frame:
             if values is not None and levels[j] == 0:
                 numbers[len(out)] = values[inside]
             out.append(Column(known, symbols[inside].astype(np.uint8), missing, int(levels[j])))
-        for values_of in self.row_side.numbers().T:
-            known = np.flatnonzero(~np.isnan(values_of))
-            numbers[len(out)] = values_of[known]
-            out.append(Column(known, np.zeros(known.size, np.uint8), np.setdiff1d(every, known), 0))
         return out, numbers, contrasts
+
+    def covariance_chain(self, observations: Observations, **options: Any) -> CovarianceChain:
+        """Begin a chain with a full covariance."""
+        columns, numbers, contrasts = self.columns(observations)
+        shape, features = (observations.shape[0], len(columns)), self.row_side.principal()
+        return CovarianceChain(shape, columns, numbers, contrasts, features=features, **options)
 
     def with_rows(self, given: Any, observations: Observations) -> Frame:
         """Return the frame with what is given of other rows."""

@@ -20,7 +20,6 @@ from snapimpute.posterior._checkpoint import RunFile
 from snapimpute.posterior._choice import Progress, choose
 from snapimpute.posterior._clock import Clock
 from snapimpute.posterior._completion import Completion
-from snapimpute.posterior._covariance import CovarianceChain
 from snapimpute.posterior._features import side_maps
 from snapimpute.posterior._given import Sides, further_features, given_features
 from snapimpute.posterior._low_rank import Chain, Parts
@@ -326,10 +325,8 @@ class Posterior:
     ) -> Callable[[int], Sampler]:
         """Return what makes the chain of a seed."""
         if self.covariance == "full":
-            columns, numbers, contrasts = frame.columns(observations)
-            shape = observations.shape[0], len(columns)
             return lambda seed: CovarianceSampler(
-                CovarianceChain(shape, columns, numbers, contrasts, seed=seed, burn_in=burn_in), watch
+                frame.covariance_chain(observations, seed=seed, burn_in=burn_in), watch
             )
         parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors)
         given = frame.cells(observations), self.rank_of(observations), frame.features(observations)
