@@ -79,7 +79,7 @@ PINNED: dict[str, str] = {
     "posterior completion": "fitted seed rows",
     "posterior covariance draw": "precision thresholds level noise_shape slopes offsets",
     "posterior covariance state": "chain sums means count draws watched likelihoods",
-    "posterior diagnostics": "chains restarts draws error r_hat cell_r_hat largest_r_hat effective_size "
+    "posterior diagnostics": "chains restarts draws error excess r_hat cell_r_hat largest_r_hat effective_size "
     "cell_effective_size held_out",
     "posterior draws": "raters items rater_noise item_noise thresholds factors levels priors threshold_priors",
     "posterior fit": "frame answers observations history status completion diagnostics",
@@ -91,7 +91,7 @@ PINNED: dict[str, str] = {
     "posterior side": "mask given cold weights",
     "posterior low-rank state": "chain raters items draws every seen watched likelihoods",
     "posterior run": "model number history seconds restarts chains held_out",
-    "posterior sweep": "number log_likelihood seconds error left",
+    "posterior sweep": "number log_likelihood seconds error excess left",
     "posterior": "covariance rank thresholds sweeps mask noise item_noise own_thresholds factors chains random_state",
     "posterior threshold prior": "center spread factor_spread",
     "posterior unit prior": "precision center slopes slope_precision",

@@ -40,7 +40,7 @@ def test_tables_come_back_filled_with_symbols(table, method):
     np.testing.assert_array_equal(filled.to_numpy(dtype=float)[~known], p.argmax(axis=1) + 1)
     np.testing.assert_allclose(imp.predict_mean(rows, cols), p @ np.arange(1, 6))
     assert imp.n_iter_ == 60
-    assert set(imp.history_) == {"number", "seconds", "log_likelihood", "error"}
+    assert set(imp.history_) == {"number", "seconds", "log_likelihood", "error", "excess"}
 
 
 @pytest.mark.parametrize("method", METHODS, ids=["low-rank", "full"])

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from snapimpute.posterior._convergence import effective_size, split_r_hat
 from snapimpute.posterior._run import stuck
-from snapimpute.posterior._watch import monte_carlo_error
+from snapimpute.posterior._watch import Watch, variances_of_means
 from snapimpute.posterior.diagnostics import Candidate, Diagnostics
 
 
@@ -85,7 +85,7 @@ def test_effective_sizes_of_autoregressive_chains(phi):
     draws = np.stack([autoregressive(phi, (2, 2000), seed) for seed in range(40)], axis=2)
     known = 4000 * (1 - phi) / (1 + phi)
     assert np.median(effective_size(draws)) == pytest.approx(known, rel=0.1)
-    assert monte_carlo_error(list(draws)) == pytest.approx(known**-0.5, rel=0.1)
+    assert variances_of_means(list(draws)).mean() == pytest.approx(1 / known, rel=0.2)
 
 
 def test_r_hat_sees_chains_that_differ():
@@ -103,7 +103,7 @@ def test_quantities_without_a_figure():
     assert_allclose(effective_size(np.ones((2, 20, 1))), 40.0)
     assert np.isnan(split_r_hat(np.zeros((1, 5, 2)))).all()
     assert effective_size(np.zeros((1, 20, 0))).shape == (0,)
-    assert monte_carlo_error([np.zeros((5, 3))]) == math.inf
+    assert (variances_of_means([np.zeros((5, 3))]) == math.inf).all()
 
 
 def test_a_chain_far_below_the_best_is_stuck():
@@ -117,7 +117,14 @@ def test_a_chain_far_below_the_best_is_stuck():
 
 def test_diagnostics_in_words():
     """They say first if the run has settled, by cells alone, and count draws in the plural."""
-    figures = {"error": 0.01, "r_hat": 1.3, "largest_r_hat": 1.2, "effective_size": 9.0, "cell_effective_size": 80.0}
+    figures = {
+        "error": 0.01,
+        "excess": 1e-3,
+        "r_hat": 1.3,
+        "largest_r_hat": 1.2,
+        "effective_size": 9.0,
+        "cell_effective_size": 80.0,
+    }
     good = Diagnostics(chains=2, restarts=1, draws=300, cell_r_hat=1.02, **figures)
     assert good.settled is True
     assert str(good).startswith("settled: 300 draws of 2 chains, 1 restarted as stuck\n")
@@ -134,3 +141,21 @@ def test_diagnostics_in_words():
     )
     assert few.settled is None
     assert str(few).endswith("tried: full, thresholds by columns: log loss 1.2000 ± 0.1000")
+
+
+def test_the_excess_is_the_log_loss_that_averages_of_few_draws_lose():
+    """Averages of 200 independent draws lose to the true mean what the estimate says, for symbols and for numbers."""
+    rng = np.random.default_rng(0)
+    nothing = np.zeros(0, np.int64)
+    watch = Watch(None, np.arange(40), nothing, nothing, nothing)
+    p = rng.dirichlet(np.full(4, 3.0), 40)
+    found, lost = [], []
+    for _ in range(60):
+        draws = np.stack([rng.dirichlet(30 * one, 200) for one in p], axis=1)
+        mean = draws.mean(axis=0)
+        found.append(watch.precision([draws.reshape(200, -1)]).excess)
+        lost.append((p * np.log(p / mean)).sum(axis=1).mean())
+    assert np.mean(found) == pytest.approx(np.mean(lost), rel=0.1)
+    numbers = Watch(None, nothing, nothing, np.arange(30), nothing)
+    draws = rng.normal(0, 0.5, (200, 30))
+    assert numbers.precision([draws]).excess == pytest.approx(0.5 * 0.25 / 200, rel=0.2)

@@ -292,11 +292,11 @@ def test_an_interruption_keeps_the_draws_so_far(covariance):
 
 def test_the_sampler_stops_when_probabilities_are_exact_enough(monkeypatch):
     """Before all sweeps are made, the Monte Carlo error falls below its bound."""
-    monkeypatch.setattr(_run, "MONTE_CARLO_ERROR", 0.02)
+    monkeypatch.setattr(_run, "EXCESS_LOSS", 0.005)
     X = np.random.default_rng(0).integers(0, 3, (40, 60)).astype(float)
     fit = Posterior(covariance="low-rank", thresholds="rows", rank=1).fit(si.Observations.from_dense(X), "0:2")
     assert fit.status.code == "converged"
-    assert fit.history[-1].error <= 0.02
+    assert fit.history[-1].excess <= 0.005
 
 
 def test_questions_that_have_no_answer():

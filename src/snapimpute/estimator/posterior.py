@@ -155,5 +155,5 @@ class Ended(NamedTuple):
 
 def ended(fit: PosteriorFit) -> Ended:
     """Gather the history of a run in columns."""
-    names = ("number", "seconds", "log_likelihood", "error")
+    names = ("number", "seconds", "log_likelihood", "error", "excess")
     return Ended(len(fit.history), {name: np.array([getattr(one, name) for one in fit.history]) for name in names})

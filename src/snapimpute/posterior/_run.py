@@ -17,16 +17,16 @@ from snapimpute.data.observations import Observations
 from snapimpute.posterior._clock import Clock
 from snapimpute.posterior._samplers import FEWEST_DRAWS, Sampler
 from snapimpute.posterior._table import Frame
-from snapimpute.posterior._watch import Watch, monte_carlo_error
+from snapimpute.posterior._watch import Precision, Watch
 from snapimpute.posterior.diagnostics import Candidate, Diagnostics, diagnose
 from snapimpute.posterior.fit import PosteriorFit, Sweep
 from snapimpute.solvers import Status
 
 LOOK_EVERY = 30
-"""Sweeps between two looks at the Monte Carlo error."""
+"""Sweeps between two looks at the precision of the probabilities."""
 
-MONTE_CARLO_ERROR = 0.006
-"""Root mean square that the Monte Carlo error of a probability may have where the sweeps are chosen."""
+EXCESS_LOSS = 0.001
+"""Log loss that more sweeps could still win, at most, where their number is chosen."""
 
 RESUME_BURN_IN = 15
 """Sweeps until draws are kept when a chain goes on from a draw."""
@@ -136,9 +136,9 @@ class Run:
 
     def _ended(self, clock: Clock) -> Status | None:
         """Return the reason why the run has ended, if it has."""
-        error = self.history[-1].error if self.history else math.nan
-        if self.plan.until_exact and error <= MONTE_CARLO_ERROR:
-            told = f"The Monte Carlo error of the probabilities fell to {error:.2g} in {self.number} sweeps."
+        excess = self.history[-1].excess if self.history else math.nan
+        if self.plan.until_exact and excess <= EXCESS_LOSS:
+            told = f"After {self.number} sweeps, more would lower the log loss by {excess:.2g} at most."
             return Status("converged", told)
         if self.number >= self.plan.sweeps:
             return Status("max_iter", f"The {self.plan.sweeps} sweeps are made.")
@@ -165,24 +165,25 @@ class Run:
         if self.number == 3 * burn_in // 4:
             self._restart_stuck()
         after = self.number - burn_in
-        error = self._error() if after > 0 and after % LOOK_EVERY == 0 else math.nan
+        look = after > 0 and after % LOOK_EVERY == 0
+        error, excess = self._precision() if look else Precision(math.nan, math.nan)
         likelihood = float(np.mean([one.log_likelihood for one in self.samplers]))
-        done = Sweep(number, likelihood, clock.seconds, error, self._left(clock, error))
+        done = Sweep(number, likelihood, clock.seconds, error, excess, self._left(clock, excess))
         self.history.append(done)
         self._whole = True
         return done
 
-    def _error(self) -> float:
-        return monte_carlo_error([np.stack(one.watched) for one in self.samplers])
+    def _precision(self) -> Precision:
+        return self.watch.precision([np.stack(one.watched) for one in self.samplers])
 
-    def _left(self, clock: Clock, error: float) -> float:
-        """Estimate the seconds that are left: the error falls with the root of the draws."""
+    def _left(self, clock: Clock, excess: float) -> float:
+        """Estimate the seconds that are left: the excess falls with the number of draws."""
         each = clock.seconds / self.number
         sweeps = float(self.plan.sweeps - self.number)
-        if self.plan.until_exact and math.isfinite(error):
+        if self.plan.until_exact and math.isfinite(excess):
             after = self.number - self.plan.burn_in
-            sweeps = min(sweeps, max(after * ((error / MONTE_CARLO_ERROR) ** 2 - 1), 0.0))
-        elif self.history and math.isnan(error):
+            sweeps = min(sweeps, max(after * (excess / EXCESS_LOSS - 1), 0.0))
+        elif self.history and math.isnan(excess):
             return min(max(self.history[-1].left - each, 0.0), clock.left)
         return min(sweeps * each, clock.left)
 
@@ -199,7 +200,7 @@ class Run:
         return diagnose(
             [self.watch.by_cell(one) for one in values],
             [np.array(one.likelihoods) for one in self.samplers],
-            error=monte_carlo_error(values),
+            precision=self.watch.precision(values),
             draws=self._kept,
             restarts=self.restarts,
             held_out=held_out,

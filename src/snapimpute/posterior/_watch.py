@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,9 @@ from snapimpute.posterior._table import Frame, numbers_of
 
 WATCHED, BATCHES = 200, 10
 """Cells that are watched, and batches of the draws of a chain that the Monte Carlo error is computed from."""
+
+LEAST = 1e-6
+"""Probability that a symbol counts with at least."""
 
 Positions = NDArray[np.int64]
 
@@ -52,15 +57,38 @@ class Watch:
         means = np.zeros((*values.shape[:-1], 0)) if p is None else p @ np.arange(p.shape[-1])
         return np.concatenate([means, values[..., plain:]], axis=-1)
 
+    def precision(self, chains: list[Array]) -> Precision:
+        """Return how exact the averages over all draws are; each chain is an array of shape (draws, values)."""
+        variances = variances_of_means(chains)
+        if not variances.size:
+            return Precision(math.inf, math.inf)
+        error, plain = float(np.sqrt(variances.mean())), variances.size - self.plain_rows.size
+        means = np.mean([chain.mean(axis=0) for chain in chains], axis=0)
+        losses = variances[:plain] / np.maximum(means[:plain], LEAST)
+        cells = self.rows.size + self.plain_rows.size
+        return Precision(error, float((losses.sum() + variances[plain:].sum()) / (2 * cells)))
 
-def monte_carlo_error(chains: list[Array]) -> float:
-    """Root mean square of the standard errors of the averages over all draws, by means of batches.
 
-    Each chain is an array of shape (draws, values). Infinite where there are fewer draws than batches.
+class Precision(NamedTuple):
+    """Monte Carlo error of a probability, as a root mean square, and the log loss that it costs on average.
+
+    An average p̂ over draws that is off by δ costs Σ δ²/2p̂ over the symbols of a cell, to second order. A plain number
+    costs δ²/2, in standard deviations of its column.
+    """
+
+    error: float
+    excess: float
+
+
+def variances_of_means(chains: list[Array]) -> Array:
+    """Return the variance of each average over all draws, by means of batches.
+
+    Infinite where there are fewer draws than batches.
     """
     size = min(len(chain) for chain in chains) // BATCHES
-    if size == 0 or not chains[0].shape[1]:
-        return float("inf")
+    if size == 0:
+        return np.full(chains[0].shape[1], np.inf)
     means = [chain[-size * BATCHES :].reshape(BATCHES, size, -1).mean(axis=1) for chain in chains]
-    batches = np.concatenate(means)
-    return float(np.sqrt(np.mean(batches.var(axis=0, ddof=1) / len(batches))))
+    batches = np.concatenate(means).astype(np.float64)
+    found: Array = batches.var(axis=0, ddof=1) / len(batches)
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.posterior._convergence import effective_size, split_r_hat
+from snapimpute.posterior._watch import Precision
 
 SETTLED = 1.1
 """R̂ that half of the cells may have at most."""
@@ -35,7 +36,7 @@ class Candidate:
 
 @stored(
     "posterior diagnostics",
-    *("chains", "restarts", "draws", "error", "r_hat", "cell_r_hat", "largest_r_hat"),
+    *("chains", "restarts", "draws", "error", "excess", "r_hat", "cell_r_hat", "largest_r_hat"),
     *("effective_size", "cell_effective_size", "held_out"),
 )
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Diagnostics:
         Draws of all chains together.
     error : float
         Monte Carlo error of a probability: root mean square over random cells.
+    excess : float
+        Log loss that more draws could still win, estimated from these errors.
     r_hat, effective_size : float
         Of the log-likelihood of the known cells. It is stricter than the cells': it moves with every number of the
         model.
@@ -67,6 +70,7 @@ class Diagnostics:
     restarts: int
     draws: int
     error: float
+    excess: float
     r_hat: float
     cell_r_hat: float
     largest_r_hat: float
@@ -86,7 +90,7 @@ class Diagnostics:
         restarts = f", {self.restarts} restarted as stuck" if self.restarts else ""
         lines = [
             f"{said}: {self.draws} draws of {self.chains} chain{'s' * (self.chains != 1)}{restarts}",
-            f"probabilities: Monte Carlo error {self.error:.4f}",
+            f"probabilities: Monte Carlo error {self.error:.4f}, which costs {self.excess:.2g} of log loss",
             f"cells: R̂ {self.cell_r_hat:.3f} (largest {self.largest_r_hat:.2f}), "
             f"{self.cell_effective_size:.0f} effective draws",
             f"log-likelihood: R̂ {self.r_hat:.3f}, {self.effective_size:.0f} effective draws",
@@ -98,7 +102,7 @@ def diagnose(
     cells: list[Array],
     likelihoods: list[Array],
     *,
-    error: float,
+    precision: Precision,
     draws: int,
     restarts: int,
     held_out: tuple[Candidate, ...],
@@ -112,7 +116,8 @@ def diagnose(
         chains=len(cells),
         restarts=restarts,
         draws=draws,
-        error=error,
+        error=precision.error,
+        excess=precision.excess,
         r_hat=float(r_hat[0]),
         cell_r_hat=_middle(r_hats),
         largest_r_hat=float(r_hats.max(initial=-math.inf)) if r_hats.size else math.nan,

@@ -36,7 +36,7 @@ MOST_CELLS = 100_000_000
 """Cells that `PosteriorFit.draw` returns at most, and that `missing` lists."""
 
 
-@stored("posterior sweep", "number", "log_likelihood", "seconds", "error", "left")
+@stored("posterior sweep", "number", "log_likelihood", "seconds", "error", "excess", "left")
 @dataclass(frozen=True)
 class Sweep:
     """A sweep that has been made, of all chains.
@@ -51,6 +51,8 @@ class Sweep:
         Since the fit began.
     error : float
         Monte Carlo error of the probabilities so far; NaN where nobody looked.
+    excess : float
+        Log loss that more draws could still win; NaN where nobody looked.
     left : float
         Seconds that the run will still take, about.
     """
@@ -59,6 +61,7 @@ class Sweep:
     log_likelihood: float
     seconds: float
     error: float
+    excess: float = math.nan
     left: float = math.nan
 
     def __str__(self) -> str:
