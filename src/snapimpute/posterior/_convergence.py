@@ -38,6 +38,12 @@ def effective_size(draws: Draws) -> Draws:
     return _effective_size(_normal_scores(_halves(draws)))
 
 
+def together(chains: list[Array]) -> Draws:
+    """Put the last draws of all chains, each of shape (draws, quantities), into one array."""
+    count = min(len(chain) for chain in chains)
+    return np.stack([chain[len(chain) - count :] for chain in chains]).astype(np.float64)
+
+
 def _halves(draws: Draws) -> Draws:
     """Cut every chain into two; the draw in the middle of an odd number is left out."""
     half = draws.shape[1] // 2

@@ -15,6 +15,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.posterior._clock import Clock
+from snapimpute.posterior._convergence import split_r_hat, together
 from snapimpute.posterior._samplers import FEWEST_DRAWS, Sampler
 from snapimpute.posterior._table import Frame
 from snapimpute.posterior._watch import Precision, Watch
@@ -27,6 +28,9 @@ LOOK_EVERY = 30
 
 EXCESS_LOSS = 0.001
 """Log loss that more sweeps could still win, at most, where their number is chosen."""
+
+MIXED = 1.02
+"""Median R̂ of cells from which the estimated precision is believed: chains that move slowly seem precise too soon."""
 
 RESUME_BURN_IN = 15
 """Sweeps until draws are kept when a chain goes on from a draw."""
@@ -137,7 +141,7 @@ class Run:
     def _ended(self, clock: Clock) -> Status | None:
         """Return the reason why the run has ended, if it has."""
         excess = self.history[-1].excess if self.history else math.nan
-        if self.plan.until_exact and excess <= EXCESS_LOSS:
+        if self.plan.until_exact and excess <= EXCESS_LOSS and self._mixed():
             told = f"After {self.number} sweeps, more would lower the log loss by {excess:.2g} at most."
             return Status("converged", told)
         if self.number >= self.plan.sweeps:
@@ -172,6 +176,11 @@ class Run:
         self.history.append(done)
         self._whole = True
         return done
+
+    def _mixed(self) -> bool:
+        """Tell whether halves of the chains agree so well that the precision can be believed."""
+        r_hats = split_r_hat(together([self.watch.by_cell(np.stack(one.watched)) for one in self.samplers]))
+        return bool(np.median(r_hats) <= MIXED)
 
     def _precision(self) -> Precision:
         return self.watch.precision([np.stack(one.watched) for one in self.samplers])

@@ -9,7 +9,7 @@ import numpy as np
 
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
-from snapimpute.posterior._convergence import effective_size, split_r_hat
+from snapimpute.posterior._convergence import effective_size, split_r_hat, together
 from snapimpute.posterior._watch import Precision
 
 SETTLED = 1.1
@@ -108,7 +108,7 @@ def diagnose(
     held_out: tuple[Candidate, ...],
 ) -> Diagnostics:
     """Gather the diagnostics of chains: ``cells`` of shape (draws, cells) and log-likelihoods, one array a chain."""
-    by_cell, total = _together(cells), _together([one[:, None] for one in likelihoods])
+    by_cell, total = together(cells), together([one[:, None] for one in likelihoods])
     with np.errstate(invalid="ignore"):
         r_hats, sizes = split_r_hat(by_cell), effective_size(by_cell)
         r_hat, size = split_r_hat(total), effective_size(total)
@@ -125,12 +125,6 @@ def diagnose(
         cell_effective_size=_middle(sizes),
         held_out=held_out,
     )
-
-
-def _together(chains: list[Array]) -> Array:
-    """Put the last draws of all chains into one array."""
-    count = min(len(chain) for chain in chains)
-    return np.stack([chain[len(chain) - count :] for chain in chains]).astype(np.float64)
 
 
 def _middle(values: Array) -> float:

@@ -20,15 +20,17 @@ from snapimpute.posterior._checkpoint import RunFile
 from snapimpute.posterior._choice import Progress, choose
 from snapimpute.posterior._clock import Clock
 from snapimpute.posterior._completion import Completion
-from snapimpute.posterior._features import side_maps
+from snapimpute.posterior._features import MASK_FEATURES, side_maps
 from snapimpute.posterior._given import Sides, further_features, given_features
 from snapimpute.posterior._low_rank import Chain, Parts
 from snapimpute.posterior._run import Plan, Run, warn_of
 from snapimpute.posterior._samplers import KEPT_BYTES, CovarianceSampler, LowRankSampler, Sampler
 from snapimpute.posterior._table import Frame
 from snapimpute.posterior._watch import Watch
+from snapimpute.posterior._workload import CovarianceCase, LowRankCase
 from snapimpute.posterior.diagnostics import Candidate
 from snapimpute.posterior.fit import PosteriorFit, Sweep
+from snapimpute.posterior.forecast import PosteriorForecast
 from snapimpute.solvers import Checkpoint
 
 Covariance = Literal["auto", "low-rank", "full"]
@@ -127,6 +129,8 @@ class Posterior:
     ) -> PosteriorFit:
         """Draw from the posterior given the known cells.
 
+        Memory is checked first; `forecast` tells it, and the time.
+
         Parameters
         ----------
         observations : Observations
@@ -152,6 +156,7 @@ class Posterior:
         with single_threaded_blas():
             given = given_features(observations, row_features, column_features)
             able = self._able_to_take(given)
+            able._forecast(observations, schema, given, timed=False).check()
             file = None if checkpoint is None else RunFile(checkpoint, able._parts(observations, schema, given))
             saved = None if file is None else file.load()
             if saved is None:
@@ -166,6 +171,56 @@ class Posterior:
             fit = run.finish(clock, callback, file, tried)
         warn_of(fit)
         return replace(fit, completion=able._completion(observations, schema, chosen.covariance))
+
+    def forecast(
+        self,
+        observations: Observations,
+        alphabet: AlphabetLike | ColumnSchema,
+        *,
+        row_features: Any = None,
+        column_features: Any = None,
+        timed: bool = True,
+    ) -> PosteriorForecast:
+        """Estimate memory, seconds and the size of a saved fit, without fitting.
+
+        Parameters
+        ----------
+        observations, alphabet, row_features, column_features
+            As in `fit`, which refuses a table that does not fit into memory.
+        timed : bool
+            True times some sweeps over a piece of like size, which takes less than a second once compiled.
+
+        Examples
+        --------
+        >>> from snapimpute.data.datasets import low_rank_alphabet
+        >>> data = low_rank_alphabet((2000, 500), rank=2, alphabet="1:5", observed=0.1)
+        >>> plan = Posterior().forecast(data.observations, "1:5", timed=False)
+        >>> print(str(plan).splitlines()[1])
+        at most 400 sweeps, after 2 short runs
+        >>> plan.seconds is None, plan.memory < 2**30
+        (True, True)
+        """
+        self._check(observations)
+        schema, given = (
+            _schema(alphabet, observations.shape[1]),
+            given_features(observations, row_features, column_features),
+        )
+        return self._able_to_take(given)._forecast(observations, schema, given, timed=timed)
+
+    def _forecast(
+        self, observations: Observations, schema: ColumnSchema, given: Sides, *, timed: bool
+    ) -> PosteriorForecast:
+        binary = all(len(kind or ()) == 2 for kind in schema.kinds)
+        sweeps, burn_in = self._sweeps(binary)
+        symbols = max((len(kind) for kind in schema.kinds if kind is not None), default=2)
+        sizes = observations.shape, len(observations), symbols, sweeps - burn_in, self.chains
+        features = MASK_FEATURES * self.mask + max(sum(part.shape[1] for part in one.columns) for one in given)
+        low_rank = LowRankCase(*sizes, self.rank_of(observations), features)
+        models = self._models(observations, schema)
+        cases = [
+            CovarianceCase(*sizes) if one == "full" else low_rank for one in dict.fromkeys(name for name, _ in models)
+        ]
+        return PosteriorForecast.of(cases, len(models), sweeps, SHORT_SWEEPS if timed else 0)
 
     def _parts(self, observations: Observations, schema: ColumnSchema, given: Sides) -> dict[str, Any]:
         """Everything that draws depend on: more sweeps change none of them, as long as the burn-in is the same."""
@@ -256,11 +311,7 @@ class Posterior:
         progress: Progress | None,
     ) -> tuple[Posterior, tuple[Candidate, ...]]:
         """Choose the covariance and the side of the thresholds by short runs, scored on held-out cells."""
-        models: list[tuple[str, str]] = [
-            (covariance, side)
-            for covariance in self._covariances(observations, schema)
-            for side in self._sides(observations, schema, covariance)
-        ]
+        models = self._models(observations, schema)
         if len(models) == 1:
             return self._as(models[0]), ()
         kept, held = observations.split(HELD_OUT, random_state=self.random_state)
@@ -272,6 +323,14 @@ class Posterior:
 
         best, tried = choose(models, short_run, held, clock, progress)
         return self._as(best), tried
+
+    def _models(self, observations: Observations, schema: ColumnSchema) -> list[tuple[str, str]]:
+        """Covariances and sides of the thresholds that are open, the usual ones first."""
+        return [
+            (covariance, side)
+            for covariance in self._covariances(observations, schema)
+            for side in self._sides(observations, schema, covariance)
+        ]
 
     def _as(self, model: tuple[str, str]) -> Posterior:
         return replace(self, covariance=cast(Covariance, model[0]), thresholds=cast(Thresholds, model[1]))
