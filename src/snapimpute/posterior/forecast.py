@@ -30,7 +30,8 @@ class PosteriorForecast:
     available : int or None
         Bytes that are free; None if unknown.
     seconds : float or None
-        Seconds if all sweeps are made; None if not timed. A run ends before where more would win nothing.
+        Seconds on a quiet machine, if all sweeps are made; None if not timed. A run ends before where
+        more would win nothing.
     """
 
     shape: tuple[int, int]
