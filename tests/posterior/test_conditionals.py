@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import ndtr, psi
 
+from snapimpute.posterior._column_passes import draw_missing
 from snapimpute.posterior._low_rank import Chain
 from snapimpute.posterior._noise import draw_shape
 from snapimpute.posterior._units import Side
@@ -327,6 +328,7 @@ def test_weights_and_missing_cells_have_the_distribution_that_integration_gives(
     for repeat in range(2000):
         rng = np.random.default_rng(repeat)
         chain = world.drawn(repeat, rng)
+        chain.relaxation = 0.0
         shape = chain.noise_shape
         rate, power = float(np.exp(psi(shape / 2))), (shape + 4) / 2 - 1
         chain._draw_weights(rng)
@@ -351,6 +353,17 @@ def test_weights_and_missing_cells_have_the_distribution_that_integration_gives(
                 ends = np.clip(chain.thresholds[0, symbol : symbol + 2], *ends).tolist()
             found[f"cell {row}"].append(share(density, others[0], *ends))
     assert_uniform(found)
+
+
+def test_missing_cells_keep_their_distribution_when_they_are_relaxed():
+    """From values of N(η, 1/size²) follow others of this distribution; the relaxation is their correlation."""
+    rng, cells, relaxation = np.random.default_rng(0), 20_000, np.float32(-0.7)
+    eta, size = rng.normal(size=cells).astype(np.float32), rng.uniform(0.5, 2, cells).astype(np.float32)
+    old, new = (eta + rng.normal(size=cells) / size).astype(np.float32), np.empty(cells, np.float32)
+    draw_missing(np.uint32(1), eta, size, relaxation, old, new)
+    before, after = (size * (old - eta)).astype(float), (size * (new - eta)).astype(float)
+    assert stats.kstest(after, "norm").pvalue > LEAST
+    assert abs((before * after).mean() - relaxation) < 5 / np.sqrt(cells)
 
 
 def test_thresholds_of_a_column_have_the_distribution_that_integration_gives():

@@ -97,11 +97,12 @@ def move_own(symbol, levels, thresholds, center, spread, steps, adapt, eta, size
 
 
 @kernel
-def draw_missing(key, eta, size, out):
-    """out ← N(η, 1/size²)."""
+def draw_missing(key, eta, size, relaxation, old, out):
+    """out ← N(η, 1/size²), with the relaxation as correlation with the old values."""
+    fresh = np.sqrt(np.float32(1) - relaxation * relaxation)
     fill_normal(0, MISSING, key, out)
     for k in range(out.size):
-        out[k] = eta[k] + out[k] / size[k]
+        out[k] = eta[k] + relaxation * (old[k] - eta[k]) + fresh * out[k] / size[k]
 
 
 @kernel

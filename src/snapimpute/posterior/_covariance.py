@@ -27,6 +27,7 @@ from snapimpute.posterior._contrasts import Contrasts
 from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
 from snapimpute.posterior._likelihood import log_densities, log_intervals
 from snapimpute.posterior._noise import FIRST_SHAPE, draw_noise, draw_shape
+from snapimpute.posterior._random import RELAXATION
 from snapimpute.posterior._row_means import RowMeans
 
 THRESHOLDS_FROM = 4
@@ -129,7 +130,7 @@ class CovarianceChain:
         self.precision: Array = np.eye(p)
         self.means = RowMeans.start(np.zeros((self.rows, 0)) if features is None else features, p)
         self.weights, self.level, self.noise_shape = np.ones(self.rows, np.float32), 1.0, FIRST_SHAPE
-        self.log_likelihood = float("nan")
+        self.log_likelihood, self.relaxation = float("nan"), RELAXATION
 
     def _random(self, purpose: int) -> np.random.Generator:
         return np.random.Generator(np.random.Philox(key=[self.seed, (self.number << 8) | purpose]))
@@ -155,6 +156,12 @@ class CovarianceChain:
             self._draw_utilities(place, contrasts, np.uint32(seeds[contrasts.first] ^ 1), rng)
             self._visit_categories(place, contrasts, seeds, sums, centers)
         self.number += 1
+
+    @property
+    def _relaxation(self) -> np.float32:
+        """Relaxation of missing cells and contrasts: none in the burn-in, nor where parameters are given."""
+        early = self.number < self.burn_in and not self.exact
+        return np.float32(0 if early or self.given else self.relaxation)
 
     def _threshold_centers(self) -> Array:
         """Prior means of the thresholds: those of all columns now, or where the shares of all symbols are equal."""
@@ -193,7 +200,7 @@ class CovarianceChain:
         if centers is not None:
             centers[j] += eta
         drawn = np.empty(missing.size, np.float32)
-        draw_missing(key, eta[missing], size[missing], drawn)
+        draw_missing(key, eta[missing], size[missing], self._relaxation, self.z[j, missing], drawn)
         self.z[j, missing] = drawn
 
     @cached_property
@@ -225,7 +232,7 @@ class CovarianceChain:
             precision = np.full(self.rows, row[j])
             eta[known] = (row[j] * eta[known] + target) / (row[j] + 1)
             precision[known] += 1
-            draw_missing(np.uint32(seeds[j]), eta, np.sqrt(precision) * roots, drawn)
+            draw_missing(np.uint32(seeds[j]), eta, np.sqrt(precision) * roots, self._relaxation, self.z[j], drawn)
             self.z[j] = drawn
         shares = one.shares(offsets, self.z[one.columns], roots)
         self.log_likelihood += float(np.log(np.maximum(shares[one.category, known], 1e-30)).sum(dtype=np.float64))

@@ -24,6 +24,7 @@ from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
 from snapimpute.posterior._likelihood import log_likelihood
 from snapimpute.posterior._passes import draw_items, draw_raters, predict, split
+from snapimpute.posterior._random import RELAXATION
 from snapimpute.posterior._thresholds import move_thresholds, threshold_slopes
 from snapimpute.posterior._units import RATE, Side, UnitPrior
 
@@ -34,12 +35,8 @@ items have noise levels and factors on thresholds of their own."""
 DRAWN_CELLS = 1 << 18
 """Cells whose symbols are drawn together."""
 
-RELAXATION = -0.7
-"""Correlation of the numbers of a unit with those of the sweep before, given everything else.
-
-A negative one puts them on the other side of their mean (Adler 1981, over-relaxation), so that errors cancel in
-averages over sweeps: half as many are as good. Closer to −1 precisions hardly move.
-"""
+LARGEST_LOGARITHM = 80.0
+"""Logarithm of a factor on thresholds at most."""
 
 OPERATIONS = 200.0
 """Arithmetic of a pass for each cell, about."""
@@ -63,6 +60,12 @@ class Parts:
     thresholds: bool = True
     factors: bool = True
     exact: bool = False
+
+
+def factors_of(logarithms: Array) -> Array:
+    """Return positive factors as far as their float32 holds them: a flat prior may draw any."""
+    factors: Array = np.exp(np.minimum(logarithms, LARGEST_LOGARITHM)).astype(np.float32)
+    return factors
 
 
 @stored("posterior threshold prior", "center", "spread", "factor_spread")
@@ -221,7 +224,7 @@ class Chain:
 
     def _log_likelihood(self) -> float:
         """Log-likelihood of the known cells; the threshold pass gives it, too, where it moves all cells."""
-        cells, factors = self.cells, np.exp(self.log_factors).astype(np.float32)
+        cells, factors = self.cells, factors_of(self.log_factors)
         levels = cells.levels.copy()
         levels[cells.choices.raters] = -1
         given = cells.start, cells.item, cells.symbol, levels, self.thresholds, factors, *self._roots
@@ -242,7 +245,7 @@ class Chain:
         """Take a Newton step on the common thresholds of each kind."""
         cells = self.cells
         sums = np.zeros((3, *self.center.shape))
-        factors = np.exp(self.log_factors).astype(np.float32)
+        factors = factors_of(self.log_factors)
 
         def work(start: int, stop: int) -> Array:
             own = np.zeros_like(sums)
@@ -267,7 +270,7 @@ class Chain:
         cells, rng = self.cells, self._random(self.number, 1)
         moving = self.parts.factors and not self._before(FACTORS_FROM)
         shift = self.factor_steps * rng.standard_normal(cells.shape[1]) * moving
-        factors, others = (np.exp(one).astype(np.float32) for one in (self.log_factors, self.log_factors + shift))
+        factors, others = (factors_of(one) for one in (self.log_factors, self.log_factors + shift))
         center, spread = self.center.astype(np.float32), self.spread.astype(np.float32)
         adapt = self._before(self.burn_in)
 
@@ -327,7 +330,7 @@ class Chain:
     def _draw_units(self, key: np.uint32) -> None:
         """Draw latent values, then raters, their noise and prior, then items."""
         cells, roots, used = self.cells, self._roots, self.rank + 1
-        factors, rng = np.exp(self.log_factors).astype(np.float32), self._random(self.number, 2)
+        factors, rng = factors_of(self.log_factors), self._random(self.number, 2)
         raters, items = self.raters, self.items
         choose(cells, self._roots, self.eta, key, self.z)
         rest = np.empty(cells.shape[0], np.float32), np.empty(cells.shape[1], np.float32)
@@ -383,7 +386,7 @@ class Chain:
             self.raters.noise,
             self.items.noise,
             self.thresholds[:, 1:-1].copy(),
-            np.exp(self.log_factors).astype(np.float32),
+            factors_of(self.log_factors),
             (self.raters.prior(used), self.items.prior(used)),
             ThresholdPrior(self.center.copy(), self.spread.copy(), self.factor_spread),
         )
