@@ -81,10 +81,11 @@ PINNED: dict[str, str] = {
     "posterior covariance state": "chain sums means count draws watched likelihoods",
     "posterior diagnostics": "chains restarts draws error excess r_hat cell_r_hat largest_r_hat effective_size "
     "cell_effective_size held_out",
-    "posterior draws": "raters items rater_noise item_noise thresholds factors levels priors threshold_priors",
+    "posterior draws": "raters items rater_noise item_noise thresholds factors levels priors threshold_priors links",
     "posterior fit": "frame answers observations history status completion diagnostics",
     "posterior frame": "schema by_rows centers scales row_side column_side",
     "posterior given features": "map columns units lane",
+    "posterior links": "block loadings shared",
     "posterior mask": "weights vectors",
     "posterior model": "schema fit rule",
     "posterior row means": "features slopes precision",
@@ -92,7 +93,8 @@ PINNED: dict[str, str] = {
     "posterior low-rank state": "chain raters items draws every seen watched likelihoods",
     "posterior run": "model number history seconds restarts chains held_out",
     "posterior sweep": "number log_likelihood seconds error excess left",
-    "posterior": "covariance rank thresholds sweeps mask noise item_noise own_thresholds factors chains random_state",
+    "posterior": "covariance rank thresholds sweeps mask noise item_noise own_thresholds factors links chains "
+    "random_state",
     "posterior threshold prior": "center spread factor_spread",
     "posterior unit prior": "precision center slopes slope_precision",
     "proximal move": "to length error subspace step spectral jumps",

@@ -100,7 +100,7 @@ def survey(m: int = 600, n: int = 12, seed: int = 0) -> tuple[np.ndarray, np.nda
 
 def drawn_correlation(covariance: str, y: np.ndarray, missing: np.ndarray) -> float:
     """Correlation of the first two items where the first is missing, averaged over twenty completed tables."""
-    fit = Posterior(covariance=covariance, thresholds="columns", sweeps=260).fit(
+    fit = Posterior(covariance=covariance, thresholds="columns", sweeps=260, links=False).fit(
         si.Observations.from_dense(np.where(missing, np.nan, y)), "1:5"
     )
     return float(np.mean([np.corrcoef(cells, y[missing[:, 0], 1])[0, 1] for cells in fit.draw(20)]))

@@ -14,8 +14,13 @@ from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.posterior._asked import Asked, add_probabilities
 from snapimpute.posterior._choices import BLOCK, add_choices
-from snapimpute.posterior._low_rank import Draw, ThresholdPrior
+from snapimpute.posterior._draw import Draw, ThresholdPrior
+from snapimpute.posterior._link_passes import add_symbols_of
+from snapimpute.posterior._links import Links
 from snapimpute.posterior._units import UnitPrior
+
+LINKED = 1024
+"""Cells of columns in blocks that are computed together."""
 
 
 @stored(
@@ -29,6 +34,7 @@ from snapimpute.posterior._units import UnitPrior
     "levels",
     "priors",
     "threshold_priors",
+    "links",
 )
 @dataclass(frozen=True, eq=False)
 class Draws:
@@ -56,6 +62,7 @@ class Draws:
     levels: NDArray[np.int64]
     priors: tuple[tuple[UnitPrior, UnitPrior], ...] = ()
     threshold_priors: tuple[ThresholdPrior, ...] = ()
+    links: tuple[Links, ...] = ()
 
     @classmethod
     def of(cls, draws: Sequence[Draw], levels: NDArray[np.int64]) -> Draws:
@@ -63,11 +70,13 @@ class Draws:
         stack: Any = np.stack if len(draws) > 1 else lambda one: one[0][None]
         stacked = {name: stack([getattr(one, name) for one in draws]) for name in _STACKED}
         priors = tuple(one.priors for one in draws), tuple(one.threshold_prior for one in draws)
-        return cls(**stacked, levels=levels, priors=priors[0], threshold_priors=priors[1])
+        links = tuple(one.links for one in draws)
+        return cls(**stacked, levels=levels, priors=priors[0], threshold_priors=priors[1], links=links)
 
     def __getitem__(self, number: int) -> Draw:
         parts: Any = {name: getattr(self, name)[number] for name in _STACKED}
-        return Draw(**parts, priors=self.priors[number], threshold_prior=self.threshold_priors[number])
+        rest = self.priors[number], self.threshold_priors[number], self.links[number]
+        return Draw(**parts, priors=rest[0], threshold_prior=rest[1], links=rest[2])
 
     def __len__(self) -> int:
         return len(self.raters)
@@ -80,7 +89,8 @@ class Draws:
     @property
     def nbytes(self) -> int:
         """Bytes of all draws."""
-        return sum(getattr(self, name).nbytes for name in _STACKED)
+        stacked: int = sum(getattr(self, name).nbytes for name in _STACKED)
+        return stacked + sum(one.nbytes for one in self.links)
 
     def probabilities(self, rater: NDArray[Any], item: NDArray[Any]) -> Array:
         """Average the probability of each symbol at the cells, one row a cell; 0 beyond the levels of a rater."""
@@ -93,8 +103,21 @@ class Draws:
             add_probabilities(first, last, *given, self.thresholds, self.factors, out)
 
         run_parts(work, asked.parts(), 50.0 * rater.size * symbols * len(self))
+        linked = np.flatnonzero(np.any([one.block[rater] >= 0 for one in self.links], axis=0))
+        for start, stop in cut(linked.size, LINKED):
+            here = linked[start:stop]
+            out[here] = self._linked(rater[here], item[here])
         shares: Array = out / out.sum(axis=1, keepdims=True)
         return shares
+
+    def _linked(self, rater: NDArray[Any], item: NDArray[Any]) -> Array:
+        """Add up the probability of each symbol at cells of columns in blocks."""
+        out = np.zeros((rater.size, self.thresholds.shape[2] + 1), np.float32)
+        size = np.sqrt(self.rater_noise[:, rater] * self.item_noise[:, item])
+        given = self.predictors(rater, item), size, self.factors[:, item], self.thresholds[:, rater]
+        add_symbols_of(*given, out)
+        positive: Array = np.maximum(out, 0)
+        return positive
 
     def choices(self, first: NDArray[Any], count: int, item: NDArray[Any]) -> Array:
         """Average the probability of each of ``count`` categories at cells, whose raters are ``first`` and on."""
@@ -115,6 +138,7 @@ class Draws:
         for d, (left, right) in enumerate(zip(self.raters, self.items, strict=True)):
             a, b = left[rater], right[item]
             out[d] = a[:, 0] + b[:, 0] + np.einsum("ij,ij->i", a[:, 1:], b[:, 1:])
+            out[d] += self.links[d].offsets(rater, item)
         return out
 
 

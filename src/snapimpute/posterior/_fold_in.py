@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from snapimpute.base.types import Array
 from snapimpute.posterior._cells import Cells
+from snapimpute.posterior._draw import Draw
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
-from snapimpute.posterior._low_rank import Draw, choose
+from snapimpute.posterior._low_rank import choose
 from snapimpute.posterior._passes import draw_items, draw_latent, draw_raters, predict, split
 from snapimpute.posterior._thresholds import move_thresholds
 from snapimpute.posterior._units import NOISE_SHAPE, UNUSED_PRECISION, UnitPrior
@@ -135,7 +136,8 @@ class _Raters(_Folding):
     def _changed(self, numbers: Array) -> Draw:
         thresholds = self.thresholds[:, 1:-1].copy()
         self.noise[self.cells.choices.raters] = 1.0
-        return replace(self.given, raters=numbers, rater_noise=self.noise, thresholds=thresholds)
+        links = self.given.links.of_raters(len(numbers))
+        return replace(self.given, raters=numbers, rater_noise=self.noise, thresholds=thresholds, links=links)
 
 
 class _Items(_Folding):
@@ -148,19 +150,29 @@ class _Items(_Folding):
         self.thresholds = np.hstack([-edges, draw.thresholds, edges])
         shock = np.random.default_rng((*seed, 0)).standard_normal(len(self.new)) * (cells.counts[1] == 0)
         self.factors = np.exp(draw.threshold_prior.factor_spread * shock).astype(np.float32)
+        self.links = draw.links.of_items(len(self.new))
+        self.linked, self.seen = self.links.cells(cells), False
 
     def _sweep(self, key: np.uint32, eta: Array, z: Array) -> tuple[Array, NDArray[Any]]:
         cells, roots = self.cells, (self.roots, np.sqrt(self.noise))
         given = 0, len(self.raters), cells.start, cells.item
         predict(*given, self.raters, *split(self.new), eta)
+        at, rng = self.linked, np.random.default_rng((*self.seed, int(key)))
+        if self.links.any and self.seen:  # latent values were drawn
+            weight = self.given.rater_noise[at.rater] * self.noise[at.item]
+            self.links = self.links.with_shared(at, z[at.place] - eta[at.place], weight, rng)
+        self.seen, offsets = True, self.links.offsets(at.rater, at.item)
+        eta[at.place] += offsets
         choose(cells, roots, eta, key, z)
         space = np.empty((4, len(cells)), np.float32)
         bounds = cells.symbol, cells.levels, self.thresholds, self.factors
         draw_latent(*given, *bounds, *roots, eta, key, space, z)
-        order = cells.item_start, cells.rater, cells.position, z
+        explained = z.copy()
+        explained[at.place] -= offsets
+        order = cells.item_start, cells.rater, cells.position, explained
         prior, rest = (self.precision, self.mean, ANEW, self.used), np.empty(len(self.new), np.float32)
         draw_items(0, len(self.new), *order, *split(self.raters), *roots, *prior, key, self.new, rest)
         return rest, cells.counts[1]
 
     def _changed(self, numbers: Array) -> Draw:
-        return replace(self.given, items=numbers, item_noise=self.noise, factors=self.factors)
+        return replace(self.given, items=numbers, item_noise=self.noise, factors=self.factors, links=self.links)

@@ -11,35 +11,42 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._choices import choice_likelihood, draw_choices
+from snapimpute.posterior._draw import Draw, ThresholdPrior
 from snapimpute.posterior._features import Features
 from snapimpute.posterior._gram import padded
 from snapimpute.posterior._intervals import FAR_THRESHOLD
 from snapimpute.posterior._likelihood import log_likelihood
+from snapimpute.posterior._link_passes import draw_latents
+from snapimpute.posterior._links import Links, found_links
 from snapimpute.posterior._passes import draw_items, draw_raters, predict, split
 from snapimpute.posterior._random import RELAXATION
 from snapimpute.posterior._thresholds import move_thresholds, threshold_slopes
-from snapimpute.posterior._units import RATE, Side, UnitPrior
+from snapimpute.posterior._units import RATE, Side
 
 COMMON_SWEEPS, HELD_SWEEPS, NOISE_FROM, FACTORS_FROM = 11, 10, 4, 16
 """Sweeps in which thresholds are common to all raters, in which the precision of factors is held, and from which
 items have noise levels and factors on thresholds of their own."""
-
-DRAWN_CELLS = 1 << 18
-"""Cells whose symbols are drawn together."""
 
 LARGEST_LOGARITHM = 80.0
 """Logarithm of a factor on thresholds at most."""
 
 OPERATIONS = 200.0
 """Arithmetic of a pass for each cell, about."""
+
+LINKS_AT = (14, 24, 60, 120)
+"""Sweeps of the burn-in that look for links."""
+
+LINKED_SURE = 0.1
+"""Multiplies ν for columns in blocks: two that are nearly the same leave little noise."""
+
+OTHER_KEY = np.uint32(0x9E3779B9)
+"""Makes the random numbers of raters others than those of items."""
 
 BLOCKS = 8
 """Blocks of cells with categories that are drawn together."""
@@ -59,6 +66,7 @@ class Parts:
     item_noise: bool = True
     thresholds: bool = True
     factors: bool = True
+    links: bool = False
     exact: bool = False
 
 
@@ -66,61 +74,6 @@ def factors_of(logarithms: Array) -> Array:
     """Return positive factors as far as their float32 holds them: a flat prior may draw any."""
     factors: Array = np.exp(np.minimum(logarithms, LARGEST_LOGARITHM)).astype(np.float32)
     return factors
-
-
-@stored("posterior threshold prior", "center", "spread", "factor_spread")
-@dataclass(frozen=True, eq=False)
-class ThresholdPrior:
-    """Prior of the thresholds of each kind of raters in one draw, and of the factors of items on them."""
-
-    center: Array
-    spread: Array
-    factor_spread: float
-
-
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """One draw of everything that a cell's probabilities depend on, and the priors that new units come from."""
-
-    raters: Array
-    items: Array
-    rater_noise: Array
-    item_noise: Array
-    thresholds: Array
-    factors: Array
-    priors: tuple[UnitPrior, UnitPrior]
-    threshold_prior: ThresholdPrior
-
-    def latent(self, rater: NDArray[Any], item: NDArray[Any], rng: np.random.Generator) -> Array:
-        """Draw the latent values of cells given everything else."""
-        a, b = self.raters[rater], self.items[item]
-        eta = a[:, 0] + b[:, 0] + np.einsum("ij,ij->i", a[:, 1:], b[:, 1:])
-        noise = rng.standard_normal(eta.size) / np.sqrt(self.rater_noise[rater] * self.item_noise[item])
-        z: Array = eta + noise
-        return z
-
-    def symbols(
-        self, levels: NDArray[np.int64], rater: NDArray[Any], item: NDArray[Any], rng: np.random.Generator
-    ) -> Array:
-        """Draw the symbols of cells given everything else; latent values where a rater has plain numbers."""
-        out = np.empty(rater.size, np.float32)
-        for start in range(0, rater.size, DRAWN_CELLS):
-            i, j = rater[start : start + DRAWN_CELLS], item[start : start + DRAWN_CELLS]
-            z = self.latent(i, j, rng)
-            above = (z[:, None] > self.factors[j][:, None] * self.thresholds[i]).sum(axis=1)
-            out[start : start + DRAWN_CELLS] = np.where(levels[i] == 0, z, above)
-        return out
-
-    def choices(self, raters: NDArray[Any], item: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
-        """Draw the categories of cells, whose raters stand in a row each."""
-        out = np.empty(item.size, np.intp)
-        for start in range(0, item.size, DRAWN_CELLS):
-            some = raters[start : start + DRAWN_CELLS]
-            items = np.repeat(item[start : start + DRAWN_CELLS], some.shape[1])
-            out[start : start + DRAWN_CELLS] = (
-                self.latent(some.ravel(), items, rng).reshape(some.shape).argmax(axis=1)
-            )
-        return out
 
 
 class Chain:
@@ -156,6 +109,7 @@ class Chain:
         self.log_factors: Array = np.zeros(items)
         self.factor_steps: Array = np.full(items, 0.1)
         self.factor_spread = 0.1
+        self.links = Links.none(cells.shape)
         self.log_likelihood, self.relaxation = float("nan"), RELAXATION
 
     def _start_thresholds(self) -> None:
@@ -195,6 +149,7 @@ class Chain:
         """Draw everything once."""
         key = np.uint32(np.random.SeedSequence((self.seed, self.number)).generate_state(1)[0])
         self._predict()
+        self._draw_links()
         common = self._before(COMMON_SWEEPS) or not self.parts.thresholds
         if self.binary or not self.ordinal.any() or common or self.cells.value is not None:
             self.log_likelihood = self._log_likelihood()
@@ -240,6 +195,19 @@ class Chain:
         parts = cut(len(choices.blocks), BLOCKS)
         found = run_parts(lambda a, b: choice_likelihood(a, b, *given), parts, OPERATIONS * choices.category.size)
         return float(sum(found))
+
+    def _draw_links(self) -> None:
+        """Look for links in some sweeps of the burn-in; draw them, and add them to η."""
+        new = self.parts.links and self.number in LINKS_AT and self._before(self.burn_in)
+        if new:
+            self.links = found_links(self.cells, self.z - self.eta)
+        if not self.links.any:
+            return
+        at, rng = self.links.cells(self.cells), self._random(self.number, 3)
+        rest = (self.z[at.place] - self.eta[at.place]).astype(np.float64)
+        given = at, rest, self.raters.noise[at.rater].astype(np.float64) * self.items.noise[at.item], rng
+        self.links = self.links.with_shared(*given).with_loadings(*given)
+        self.eta[at.place] += self.links.offsets(at.rater, at.item)
 
     def _move_common(self) -> None:
         """Take a Newton step on the common thresholds of each kind."""
@@ -334,26 +302,45 @@ class Chain:
         raters, items = self.raters, self.items
         choose(cells, self._roots, self.eta, key, self.z)
         rest = np.empty(cells.shape[0], np.float32), np.empty(cells.shape[1], np.float32)
-        bounds = cells.symbol, cells.levels, self.thresholds, factors, *roots, self.eta, self.z
+        bounds = cells.symbol, cells.levels, self.thresholds, factors, *roots, self.eta
         relaxation = np.float32(0 if self._before(self.burn_in) else self.relaxation)
         given = *split(items.numbers), raters.precision, raters.mean, relaxation, used, key, raters.numbers, rest[0]
-        run_parts(
-            lambda a, b: draw_raters(a, b, cells.start, cells.item, *bounds, *given),
-            cells.rater_parts,
-            OPERATIONS * len(cells),
-        )
+        z = self._draw_linked(bounds, given) if self.links.any else self._draw_raters(bounds, given)
         held, exact = self._before(HELD_SWEEPS), self.parts.exact
         counts = cells.counts
         if self.parts.noise and not self.binary:
-            raters.draw_noise(rest[0], counts[0], rng, scaled=self.ordinal & (not exact))
+            scaled, sure = self.ordinal & (not exact), np.where(self.links.block >= 0, LINKED_SURE, 1.0)
+            raters.draw_noise(rest[0], counts[0], rng, scaled=scaled, sure=sure)
             raters.noise[cells.choices.raters] = 1.0  # the size of utilities says nothing
         raters.draw_prior(self.rank, rng, held=held, level=self.binary)
-        order = cells.item_start, cells.rater, cells.position, self.z, *split(raters.numbers), *self._roots
+        order = cells.item_start, cells.rater, cells.position, z, *split(raters.numbers), *self._roots
         more = items.precision, items.mean, relaxation, used, key, items.numbers, rest[1]
         run_parts(lambda a, b: draw_items(a, b, *order, *more), cells.item_parts, OPERATIONS * len(cells))
         if self.parts.item_noise and not self.binary and not self._before(NOISE_FROM):
             items.draw_noise(rest[1], counts[1], rng, scaled=np.full(counts[1].size, not exact))
         items.draw_prior(self.rank, rng, held=held, level=False)
+
+    def _draw_raters(self, bounds: tuple[Any, ...], given: tuple[Any, ...]) -> Array:
+        """Draw latent values and raters in one pass; return what levels and factors explain."""
+        cells = self.cells
+        run_parts(
+            lambda a, b: draw_raters(a, b, cells.start, cells.item, *bounds, self.z, *given),
+            cells.rater_parts,
+            OPERATIONS * len(cells),
+        )
+        return self.z
+
+    def _draw_linked(self, bounds: tuple[Any, ...], given: tuple[Any, ...]) -> Array:
+        """Draw latent values, then raters from these without the links; return the same as `_draw_raters`."""
+        cells, (*units, ridge, mean, relaxation, used, key, numbers, rest) = self.cells, given
+        parts, work = cells.rater_parts, OPERATIONS * len(cells)
+        run_parts(lambda a, b: draw_latents(a, b, cells.start, cells.item, *bounds, key, self.z), parts, work)
+        at, z = self.links.cells(cells), self.z.copy()
+        z[at.place] -= self.links.offsets(at.rater, at.item)
+        order = cells.start, cells.item, np.arange(len(cells)), z
+        more = *units, *self._roots[::-1], ridge, mean, relaxation, used, key ^ OTHER_KEY, numbers, rest
+        run_parts(lambda a, b: draw_items(a, b, *order, *more), parts, work)
+        return z
 
     def resume(self, draw: Draw, sweep: int) -> None:
         """Go on from a draw of a smaller table of the same kind, as if so many sweeps had been made.
@@ -375,6 +362,7 @@ class Chain:
         self._make_common()
         self.thresholds[: len(draw.thresholds), 1:-1] = draw.thresholds
         self.log_factors[: draw.factors.size] = np.log(draw.factors)
+        self.links = draw.links.grown(self.cells.shape)
 
     # ---------------------------------------------------------------- answers
     def draw(self) -> Draw:
@@ -389,6 +377,7 @@ class Chain:
             factors_of(self.log_factors),
             (self.raters.prior(used), self.items.prior(used)),
             ThresholdPrior(self.center.copy(), self.spread.copy(), self.factor_spread),
+            self.links,
         )
 
 

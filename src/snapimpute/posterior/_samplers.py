@@ -14,8 +14,9 @@ from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.posterior._answers import Answers, Completed, CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._covariance import CovarianceChain, CovarianceDraw
+from snapimpute.posterior._draw import Draw
 from snapimpute.posterior._draws import Draws
-from snapimpute.posterior._low_rank import Chain, Draw
+from snapimpute.posterior._low_rank import Chain
 from snapimpute.posterior._watch import Watch
 
 KEPT_BYTES = 1 << 28
@@ -290,7 +291,8 @@ class _Sums(CovarianceAnswers):
 
 def size_of(draw: Draw) -> int:
     """Bytes of a draw."""
-    return sum(part.nbytes for part in vars(draw).values() if isinstance(part, np.ndarray))
+    parts = (part for part in vars(draw).values() if isinstance(part, np.ndarray))
+    return sum(part.nbytes for part in parts) + draw.links.nbytes
 
 
 def numbers_of(part: Any, given: set[str]) -> Numbers:

@@ -124,10 +124,20 @@ class Side:
         self._feature_sums = self.features.sum(axis=0, dtype=np.float64)
 
     def draw_noise(
-        self, rest: Array, counts: NDArray[Any], rng: np.random.Generator, *, scaled: NDArray[Any]
+        self,
+        rest: Array,
+        counts: NDArray[Any],
+        rng: np.random.Generator,
+        *,
+        scaled: NDArray[Any],
+        sure: float | Array = 1.0,
     ) -> None:
-        """Draw the noise level of each unit, given what is left of its cells; the ``scaled`` ones have mean 1."""
-        noise = rng.gamma((NOISE_SHAPE + counts) / 2, 2 / (NOISE_SHAPE + rest))
+        """Draw the noise level of each unit, given what is left of its cells; the ``scaled`` ones have mean 1.
+
+        ``sure`` multiplies ν: a unit that may be far from the others has less than 1.
+        """
+        shape = NOISE_SHAPE * sure
+        noise = rng.gamma((shape + counts) / 2, 2 / (shape + rest))
         if scaled.all():
             noise /= np.exp(np.log(noise).mean())
         elif scaled.any():

@@ -19,10 +19,11 @@ from snapimpute.data.observations import Observations
 from snapimpute.posterior._answers import Answers, CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceDraw
+from snapimpute.posterior._draw import ThresholdPrior
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._features import MaskMap, SideMap
 from snapimpute.posterior._given import Given
-from snapimpute.posterior._low_rank import ThresholdPrior
+from snapimpute.posterior._links import Links
 from snapimpute.posterior._table import Frame
 from snapimpute.posterior._units import UnitPrior
 from snapimpute.posterior.diagnostics import Candidate, Diagnostics
@@ -307,6 +308,7 @@ POSTERIOR_KINDS: tuple[type, ...] = (
     Draws,
     Frame,
     Given,
+    Links,
     LowRankAnswers,
     MaskMap,
     PosteriorFit,

@@ -62,7 +62,7 @@ MOST_COLUMNS, LEAST_KNOWN = 300, 0.2
 @stored(
     "posterior",
     *("covariance", "rank", "thresholds", "sweeps", "mask", "noise", "item_noise", "own_thresholds", "factors"),
-    *("chains", "random_state"),
+    *("links", "chains", "random_state"),
 )
 @dataclass(frozen=True)
 class Posterior:
@@ -89,6 +89,9 @@ class Posterior:
         Whether the pattern of known cells serves as features of rows and columns.
     noise, item_noise, own_thresholds, factors : bool
         Parts of the low-rank model, each of which can be turned off for study.
+    links : bool or "auto"
+        Whether the low-rank model looks for blocks of a few columns that share something no other column has,
+        where columns have thresholds; "auto" leaves that to the full covariance where the table is narrow.
     chains : int
         Chains that are run beside each other, all of whose draws count. One is enough as a rule; with several,
         `PosteriorFit.diagnostics` compares them, and one that is stuck goes on from the best.
@@ -112,6 +115,7 @@ class Posterior:
     item_noise: bool = True
     own_thresholds: bool = True
     factors: bool = True
+    links: bool | Literal["auto"] = "auto"
     chains: int = 1
     random_state: int = 0
 
@@ -155,7 +159,7 @@ class Posterior:
         schema = _schema(alphabet, observations.shape[1])
         with single_threaded_blas():
             given = given_features(observations, row_features, column_features)
-            able = self._able_to_take(given)
+            able = self._able_to_take(given)._with_links(observations, schema)
             able._forecast(observations, schema, given, timed=False).check()
             file = None if checkpoint is None else RunFile(checkpoint, able._parts(observations, schema, given))
             saved = None if file is None else file.load()
@@ -264,7 +268,7 @@ class Posterior:
         given = further_features(old, observations, row_features, column_features)
         low_rank, draws = isinstance(fit.answers, LowRankAnswers), fit.answers.draws
         chosen = replace(
-            self,
+            self._with_links(observations, schema),
             covariance="low-rank" if low_rank else "full",
             thresholds="rows" if fit.frame.by_rows else "columns",
             rank=draws.raters.shape[2] - 1 if low_rank else "auto",
@@ -288,6 +292,8 @@ class Posterior:
             value = getattr(self, name)
             if value != "auto" and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1):
                 raise ValueError(f'{name} must be a whole number, at least 1, or "auto", got {value!r}')
+        if self.links not in (True, False, "auto"):
+            raise ArgumentError.must("links", self.links, 'be True, False or "auto"')
         if not isinstance(self.chains, int | np.integer) or isinstance(self.chains, bool) or self.chains < 1:
             raise ArgumentError.must("chains", self.chains, "be a whole number, at least 1")
         if self.covariance == "full" and self.thresholds == "rows":
@@ -301,6 +307,12 @@ class Posterior:
             told = 'column_features need covariance="low-rank": a full covariance has every column stand for itself'
             raise ArgumentError("column_features", None, told)
         return replace(self, covariance="low-rank")
+
+    def _with_links(self, observations: Observations, schema: ColumnSchema) -> Posterior:
+        """Return the model that knows whether to look for links."""
+        if self.links != "auto":
+            return self
+        return replace(self, links="full" not in self._covariances(observations, schema))
 
     def _settled(
         self,
@@ -387,7 +399,8 @@ class Posterior:
             return lambda seed: CovarianceSampler(
                 frame.covariance_chain(observations, seed=seed, burn_in=burn_in), watch
             )
-        parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors)
+        links = self.links is True and not frame.by_rows
+        parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors, links)
         given = frame.cells(observations), self.rank_of(observations), frame.features(observations)
         return lambda seed: LowRankSampler(
             Chain(*given, seed=seed, burn_in=burn_in, parts=parts), watch, KEPT_BYTES // self.chains
