@@ -39,7 +39,9 @@ PARTS = {
     "movielens-60": "MovieLens-100k, 60 % known",
     "bfi-70": "bfi, 70 % known",
 }
-SCORES = {"nmse": "NMSE", "exact": "exact", "log_loss": "log loss"}
+SCORES = {"nmse": ("NMSE", 5), "exact": ("exact", 4), "log_loss": ("log loss", 4)}
+"""Scores of the parts, and their digits."""
+
 VARIED = {"cells": "known cells", "factors": "factors", "columns": "columns, full covariance", "threads": "threads"}
 Rows = list[dict[str, Any]]
 
@@ -125,11 +127,12 @@ def parts(rows: Rows, name: str) -> str:
     for number, variant in enumerate(variants):
         before = added[number - 1] if variant in added else added[-1]
         line = {"variant": variant}
-        for key, score in SCORES.items():
+        for key, (score, digits) in SCORES.items():
             mine = [by[variant, seed][key] for seed in seeds]
             off = [one - by[before, seed][key] for one, seed in zip(mine, seeds, strict=True)]
-            line[score] = f"{average(mine):.4f}"
-            line[score] += f" ({average(off):+.4f} ± {standard_error(off):.4f})" if number else ""
+            line[score] = f"{average(mine):.{digits}f}"
+            if number:
+                line[score] += f" ({average(off):+.{digits}f} ± {standard_error(off):.{digits}f})"
         out.append(line)
     return table(out)
 
