@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from snapimpute.data.alphabet import Alphabet, need_order
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table
+from snapimpute.estimator._features import Sides, sides_of
 from snapimpute.estimator._update import grown
 from snapimpute.estimator.decide import Decide, SymbolRule
 from snapimpute.estimator.model import Model, in_units
@@ -35,6 +36,13 @@ class FitData:
     """A table to fit, and its known cells in the units of the model, with everything computed of them once."""
 
     table: Table
+    features: Sides = (None, None)
+
+    def with_features(self, row_features: Any, column_features: Any) -> FitData:
+        """Return the table with features of its rows and columns, where some are given."""
+        if row_features is None and column_features is None:
+            return self
+        return replace(self, features=sides_of(self.table, row_features, column_features))
 
     @property
     def schema(self) -> ColumnSchema:

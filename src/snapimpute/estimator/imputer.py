@@ -17,10 +17,12 @@ from snapimpute.base.display import html_of
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.checks import Labels
+from snapimpute.data.features import FeatureTable
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hidden_score, recommended
+from snapimpute.estimator._features import further_sides, refuse_features, row_table
 from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
 from snapimpute.estimator._update import grown_labels, merged, new_cells
 from snapimpute.estimator.choice import Candidate, Choice, Metric, Verdict
@@ -244,7 +246,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.progress = progress
 
     # ---------------------------------------------------------------- fitting
-    def fit(self, X: Any, y: None = None) -> SnapImputer:
+    def fit(self, X: Any, y: None = None, *, row_features: Any = None, column_features: Any = None) -> SnapImputer:
         """Fit to the observed cells of a table.
 
         Parameters
@@ -252,6 +254,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array, sparse matrix, Observations or frame of shape (m, n)
         y : None
             Not used; scikit-learn passes it.
+        row_features, column_features : array, frame, sparse matrix or dict, optional
+            One line for each row or column, for ``method="posterior"``: numbers, categories, sets of tags, dates.
+            They go by label where both sides have labels (an index, names of columns, a dict), else by position.
 
         Raises
         ------
@@ -259,12 +264,18 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If it is interrupted; the best so far is kept. An interruption of the
             tuning goes on to the last fit, which takes another one.
         """
-        self._fit(self._read(X))
+        self._fit(self._read(X).with_features(row_features, column_features))
         return self
 
-    def fit_transform(self, X: Any, y: None = None) -> Any:
-        """Fit to a table and return it filled."""
-        data = self._read(X)
+    def fit_transform(self, X: Any, y: None = None, *, row_features: Any = None, column_features: Any = None) -> Any:
+        """Fit to a table and return it filled.
+
+        Parameters
+        ----------
+        X, y, row_features, column_features
+            As in `fit`.
+        """
+        data = self._read(X).with_features(row_features, column_features)
         data.table.check_fillable()  # before a long fit, not after it
         self._fit(data)
         return self._filled(data.table)
@@ -291,10 +302,14 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         given = data.table.given
         validate_data(self, given, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
         if engine is None:
+            refuse_features(*data.features)
             tuned, stopped = self._settled(data, manner)
             fitted: Fitted | PosteriorFit = fit_table(data, tuned, manner, stopped=stopped)
         else:
-            fitted = engine.fit(data.observed, data.schema, callback=self.callback)
+            rows, columns = data.features
+            fitted = engine.fit(
+                data.observed, data.schema, row_features=rows, column_features=columns, callback=self.callback
+            )
         labelled = given if isinstance(given, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
@@ -375,7 +390,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         fitted.announce(stacklevel=4)
 
     # ---------------------------------------------------------------- filling
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, *, row_features: Any = None) -> Any:
         """Fill the missing cells of a table with the columns of the one that was fitted, and any rows.
 
         Cells that are observed in X stay as they are. What is written into a row
@@ -384,9 +399,12 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix or frame
+        row_features : array, frame, sparse matrix or dict, optional
+            Features of the rows of X, as the fit had them. Rows without features count as average.
         """
         check_is_fitted(self, "_model")
-        return self._filled(self._read_again(X))
+        table = self._read_again(X)
+        return self._filled(table, row_table(table, row_features))
 
     def _read_again(self, X: Any) -> Table:
         """Take in a table by the alphabet of the fit; one that was read by it is taken as it is."""
@@ -403,10 +421,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         table.check_symbols()
         return table
 
-    def _filled(self, table: Table) -> Any:
-        return table.filled(self._folded(table).symbols, may_abstain=self._model.rule.min_confidence > 0)
+    def _filled(self, table: Table, given: FeatureTable | None = None) -> Any:
+        return table.filled(self._folded(table, given).symbols, may_abstain=self._model.rule.min_confidence > 0)
 
-    def fold_in(self, X: Any) -> Predictions:
+    def fold_in(self, X: Any, *, row_features: Any = None) -> Predictions:
         """Return what the fit says of any rows, by their observed cells: raw scores, probabilities, symbols.
 
         For rows that were not fitted what `predict_mean`, `predict_proba` and
@@ -415,6 +433,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix or frame
+        row_features : array, frame, sparse matrix or dict, optional
+            As in `transform`.
 
         Examples
         --------
@@ -423,10 +443,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         array([2., 4.])
         """
         check_is_fitted(self, "_model")
-        return self._folded(self._read_again(X))
+        table = self._read_again(X)
+        return self._folded(table, row_table(table, row_features))
 
-    def _folded(self, table: Table) -> Predictions:
-        return self._model.folded(table.cells(), table.shape[0], self._observed)
+    def _folded(self, table: Table, given: FeatureTable | None = None) -> Predictions:
+        return self._model.folded(table.cells(), table.shape[0], self._observed, given)
 
     def score(self, X: Any, y: None = None) -> float:
         """Hide a fifth of the observed cells of a table, fill them, and say how well that went.
@@ -527,6 +548,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         row_labels: Labels | None = None,
         col_labels: Labels | None = None,
+        row_features: Any = None,
+        column_features: Any = None,
     ) -> SnapImputer:
         """Take in further observed cells, and go on from the fit there is, at the same strengths.
 
@@ -545,6 +568,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Labels of the new rows and columns. A table of Observations brings those of
             its rows. In a table with labels, a new row without one is called "row 30"
             by its position, a new column "column 12".
+        row_features, column_features : array, frame, sparse matrix or dict, optional
+            Features of the new rows and columns alone, as the fit had them.
 
         Examples
         --------
@@ -554,7 +579,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ['Ann', 'Bob', 'Cem', 'row 3', 'row 4']
         """
         if values is None and not hasattr(self, "_model"):
-            return self.fit(rows)
+            return self.fit(rows, row_features=row_features, column_features=column_features)
         check_is_fitted(self, "_model")
         if values is None:
             new = self._read_again(rows).observations().below(self._model.shape[0])
@@ -572,10 +597,14 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             grown_labels(self.col_labels_, col_labels, n, cols_now, "column"),
         )
         engine, model = engine_of(self), self._model
+        of_rows, of_cols = further_sides(self._observed.shape, observed.shape, labels, row_features, column_features)
         fitted: Fitted | PosteriorFit
         if isinstance(model, PosteriorModel):
-            fitted = (engine or Posterior()).update(model.fit, observed, callback=self.callback)
+            fitted = (engine or Posterior()).update(
+                model.fit, observed, row_features=of_rows, column_features=of_cols, callback=self.callback
+            )
         elif self._tuned is not None:
+            refuse_features(of_rows, of_cols)
             fitted = fit_further(model, self._tuned, observed, self._manner())
         self.n_features_in_ = observed.shape[1]
         self.row_labels_, self.col_labels_ = labels

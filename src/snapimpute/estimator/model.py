@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
+from snapimpute.data.features import FeatureTable
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
+from snapimpute.estimator._features import refuse_features
 from snapimpute.estimator.decide import SymbolLogOdds, SymbolRule
 from snapimpute.estimator.foldin import OffsetModel, fold_in, same_rows, shrinkage
 from snapimpute.estimator.spec import BoundSpec
@@ -82,11 +84,14 @@ class Model:
         """Predictions for the rows that were fitted."""
         return LowRankPredictions(self.whole(self.shown, self.offsets), self.rule, self.log_odds)
 
-    def folded(self, cells: Cells, rows: int, fitted: Observations | None = None) -> Predictions:
+    def folded(
+        self, cells: Cells, rows: int, fitted: Observations | None = None, given: FeatureTable | None = None
+    ) -> Predictions:
         """Predict any rows from their observed cells; see `foldin`.
 
         Rows with the cells that they had in the fit, ``fitted``, begin at their factors.
         """
+        refuse_features(given)
         shape = rows, self.shape[1]
         if not cells[2].size:
             nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)

@@ -14,6 +14,7 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
+from snapimpute.data.features import FeatureTable
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
@@ -91,19 +92,31 @@ class PosteriorModel:
         """Predictions for the rows that were fitted."""
         return PosteriorPredictions(self.fit, self.schema, self.rule)
 
-    def folded(self, cells: Cells, rows: int, fitted: Observations | None = None) -> PosteriorPredictions:
-        """Predict any rows from their observed cells; the rows of the fit have the answers of the fit."""
+    def folded(
+        self, cells: Cells, rows: int, fitted: Observations | None = None, given: FeatureTable | None = None
+    ) -> PosteriorPredictions:
+        """Predict any rows from observed cells and features; the rows of the fit have the answers of the fit."""
         r, c = (one.astype(np.int32) for one in cells[:2])
         shape = rows, self.shape[1]
         observed = Observations.from_coo(*cells, shape) if r.size else Observations(r, c, np.zeros(0), shape)
-        names = ("rows", "cols", "values")
-        same = fitted is not None and observed.shape == fitted.shape
-        same = same and all(np.array_equal(getattr(observed, name), getattr(fitted, name)) for name in names)
-        return self.fitted if same else PosteriorPredictions(self.fit.fold_in(observed), self.schema, self.rule)
+        if fitted is not None and _alike(observed, fitted) and self._knows(given):
+            return self.fitted
+        return PosteriorPredictions(self.fit.fold_in(observed, row_features=given), self.schema, self.rule)
+
+    def _knows(self, given: FeatureTable | None) -> bool:
+        """Tell whether these are the features of the rows of the fit."""
+        known = self.fit.frame.row_side.given
+        return given is None or np.array_equal(known.of(given, given.size, None).values, known.values)
 
     def deciding(self, min_confidence: float) -> PosteriorModel:
         """Return the same model, abstaining below another confidence."""
         return replace(self, rule=replace(self.rule, min_confidence=min_confidence))
+
+
+def _alike(one: Observations, other: Observations) -> bool:
+    names = ("rows", "cols", "values")
+    same = one.shape == other.shape
+    return same and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 class PosteriorPredictions(Predictions):

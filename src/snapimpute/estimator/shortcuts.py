@@ -45,7 +45,14 @@ class ImputerParameters(TypedDict, total=False):
     progress: Callable[[Candidate], Any] | None
 
 
-def complete(X: Any, alphabet: Any = None, **params: Unpack[ImputerParameters]) -> Any:
+def complete(
+    X: Any,
+    alphabet: Any = None,
+    *,
+    row_features: Any = None,
+    column_features: Any = None,
+    **params: Unpack[ImputerParameters],
+) -> Any:
     """Fill the missing cells of a table with symbols of an alphabet.
 
     Short for ``SnapImputer(alphabet, **params).fit_transform(X)``; everything
@@ -56,6 +63,8 @@ def complete(X: Any, alphabet: Any = None, **params: Unpack[ImputerParameters]) 
     X : array, sparse matrix or frame
     alphabet : list, str, Alphabet, or a dict or list of such
         For instance ``[0, 1]`` or ``"1:5"``.
+    row_features, column_features : array, frame, sparse matrix or dict, optional
+        As in `SnapImputer.fit`.
     **params
         Parameters of `SnapImputer`.
 
@@ -71,7 +80,8 @@ def complete(X: Any, alphabet: Any = None, **params: Unpack[ImputerParameters]) 
            [1., 5., 5.],
            [5., 1., 1.]])
     """
-    return SnapImputer(alphabet, **params).fit_transform(X)
+    imputer = SnapImputer(alphabet, **params)
+    return imputer.fit_transform(X, row_features=row_features, column_features=column_features)
 
 
 def load(path: str | os.PathLike[str]) -> SnapImputer:
