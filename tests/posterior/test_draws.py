@@ -13,7 +13,7 @@ import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior import Posterior, PosteriorFit
 from snapimpute.posterior import fit as fit_module
-from snapimpute.posterior._answers import CovarianceAnswers, LowRankAnswers
+from snapimpute.posterior._answers import KEPT_LINKS, CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._covariance import CovarianceDraw
 from snapimpute.posterior._features import side_maps
 from snapimpute.posterior._given import given_features
@@ -141,6 +141,7 @@ def test_narrow_tables_are_completed_by_the_full_covariance(tmp_path):
     fit, loaded = (one._model.fit for one in (imputer, si.load(tmp_path / "model")))
     assert isinstance(fit.answers, LowRankAnswers)
     assert isinstance(fit._completing, CovarianceAnswers)
+    assert fit.kept_links == fit._completing.kept_links == KEPT_LINKS
     assert_array_equal(loaded.draw(3), fit.draw(3))
     folded = fit.fold_in(si.Observations.from_dense(X[:20]))
     assert isinstance(folded._completing, CovarianceAnswers)

@@ -64,6 +64,9 @@ def test_drawn_cells_go_along_with_the_linked_column():
         tables = fit.draw(20, rows, np.zeros(rows.size, int))
         found.append(np.mean([np.corrcoef(cells, partner)[0, 1] for cells in tables]))
     truth = np.corrcoef(wide()[gone, 0], partner)[0, 1]
+    assert fit.kept_links == "Low rank draws the tables: what only a few columns share may be lost."
+    blocks = len(fitted().answers.draws.links[-1].shared)
+    assert fitted().kept_links.endswith(f"except in {blocks} blocks of linked columns.")
     assert found[0] > truth - 0.15
     assert found[1] < truth - 0.3
 

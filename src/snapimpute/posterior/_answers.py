@@ -20,6 +20,9 @@ from snapimpute.posterior._table import Frame
 FOLD_DRAWS = 60
 """Draws that new rows are folded into."""
 
+KEPT_LINKS = "The full covariance draws the tables: every link between two columns is kept."
+"""Told of a fit that the full covariance completes."""
+
 BETWEEN_TABLES = 8
 """Sweeps of the rows between two completed tables: latent values of sweeps in a row are alike."""
 
@@ -44,6 +47,10 @@ class Answers(Protocol):
     ) -> Iterator[Array]:
         """Symbols (numbers, in columns of these) of missing cells in ``count`` joint draws, one at a time."""
 
+    @property
+    def kept_links(self) -> str:
+        """Tell which links between columns joint draws keep, in a sentence."""
+
 
 @stored("low-rank answers", "draws")
 @dataclass(frozen=True, eq=False)
@@ -51,6 +58,13 @@ class LowRankAnswers:
     """Answers of the low-rank covariance."""
 
     draws: Draws
+
+    @property
+    def kept_links(self) -> str:
+        """Tell which links between columns joint draws keep, in a sentence."""
+        blocks = [len(one.shared) for one in self.draws.links]
+        told = "Low rank draws the tables: what only a few columns share may be lost"
+        return f"{told}, except in {max(blocks)} blocks of linked columns." if max(blocks, default=0) else f"{told}."
 
     def _units(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         return (rows, cols) if frame.by_rows else (frame.first_rater[cols], rows)
@@ -115,6 +129,11 @@ class CovarianceAnswers:
     sums: Array
     means: Array
     draws: tuple[CovarianceDraw, ...]
+
+    @property
+    def kept_links(self) -> str:
+        """Tell which links between columns joint draws keep, in a sentence."""
+        return KEPT_LINKS
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Probability of each symbol given all other cells of the row, averaged over the draws."""

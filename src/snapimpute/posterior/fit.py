@@ -16,7 +16,7 @@ from snapimpute.base.machine import seconds_in_words
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import AlphabetLike
 from snapimpute.data.observations import Observations
-from snapimpute.posterior._answers import Answers, CovarianceAnswers, LowRankAnswers
+from snapimpute.posterior._answers import KEPT_LINKS, Answers, CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceDraw
 from snapimpute.posterior._draw import ThresholdPrior
@@ -175,7 +175,8 @@ class PosteriorFit:
     ) -> Array:
         """Return completed cells, jointly drawn: one row for each of ``count`` tables.
 
-        Cells that were observed keep their values. Each table has parameters of its own, as long as there are that
+        Cells that were observed keep their values. A regression on the tables needs the links between its columns:
+        `kept_links` tells which ones are kept. Each table has parameters of its own, as long as there are that
         many; a fit with more sweeps has more.
 
         Parameters
@@ -192,6 +193,12 @@ class PosteriorFit:
             )
         drawn = list(self.iter_draws(count, r, c, random_state=random_state))
         return np.array(drawn)
+
+    @property
+    def kept_links(self) -> str:
+        """Tell which links between columns the tables of `draw` keep, in a sentence."""
+        told: str = self.answers.kept_links if self.completion is None else KEPT_LINKS
+        return told
 
     def iter_draws(
         self, count: int, rows: ArrayLike | None = None, cols: ArrayLike | None = None, *, random_state: int = 0
