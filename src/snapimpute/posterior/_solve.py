@@ -70,6 +70,24 @@ def _back(typing: Any, matrix: Any, width: Any, used: Any, x: Any) -> Any:
     return written(body, matrix, width, used, x)
 
 
+@intrinsic
+def _add_transposed(typing: Any, matrix: Any, width: Any, used: Any, x: Any, out: Any) -> Any:
+    """Add Lᵀx to ``out``."""
+
+    def body(write: Writer, matrix: Any, width: Any, used: Any, x: Any, out: Any) -> None:
+        with write.loop(0, used) as b:
+            place = write.times(b, LANES)
+            inverse = write.load(matrix, write.times(write.add(write.times(b, width), b), LANES))
+            own = write.builder.fdiv(write.load(x, place), inverse)
+            total = write.variable(write.builder.fadd(write.load(out, place), own))
+            with write.loop(write.add(b, 1), used) as a:
+                beside = write.load(matrix, write.times(write.add(write.times(a, width), b), LANES))
+                total.value = write.plus(total.value, beside, write.load(x, write.times(a, LANES)))
+            write.store(total.value, out, place)
+
+    return written(body, matrix, width, used, x, out)
+
+
 @kernel
 def solve_space(width):
     """Work space of `solve_units` for units of so many numbers."""
@@ -124,15 +142,9 @@ def _relax(count, used, width, first, numbers, matrix, relaxation, solved, drawn
         turn(rows, a, width, x, a * LANES)
     for k in range(used * LANES):
         drawn[k] = solved[k] + fresh * (drawn[k] - solved[k]) - relaxation * solved[k]
-    for a in range(used):
-        old, row = x[a * LANES : (a + 1) * LANES], a * width * LANES
-        inverse = matrix[row + a * LANES : row + (a + 1) * LANES]
-        for lane in range(LANES):
-            drawn[a * LANES + lane] += relaxation * old[lane] / inverse[lane]
-        for b in range(a):
-            beside, place = matrix[row + b * LANES : row + (b + 1) * LANES], drawn[b * LANES : (b + 1) * LANES]
-            for lane in range(LANES):
-                place[lane] += relaxation * beside[lane] * old[lane]
+    for k in range(used * LANES):
+        x[k] *= relaxation
+    _add_transposed(matrix, width, used, x, drawn)
 
 
 @kernel
@@ -162,7 +174,11 @@ def solve_units(count, used, width, sums, ridge, mean, relaxation, key, purpose,
     _left_over(used, ridge, solved, drawn, prior, x, total)
     for a in range(0, width, LANES):
         turn(x, a * LANES, LANES, rows, a * LANES)
+    for a in range(0, used, LANES):
+        last = min(LANES, used - a)
+        for lane in range(count):
+            own, new = numbers[first + lane, a : a + last], rows[(a + lane) * LANES : (a + lane) * LANES + last]
+            for k in range(last):
+                own[k] = new[k]
     for lane in range(count):
-        for a in range(used):
-            numbers[first + lane, a] = rows[(a // LANES * LANES + lane) * LANES + a % LANES]
         rest[first + lane] = max(total[lane], np.float32(0))
