@@ -66,6 +66,16 @@ def test_files_hold_the_posterior(table, method, tmp_path):
     np.testing.assert_array_equal(back.transform(table[:5]), imp.transform(table[:5]))
 
 
+def test_progress_and_diagnostics(table, capsys):
+    """What short runs tried and each sweep are told as they come, and can be printed; the figures are kept."""
+    imp = si.SnapImputer("1:5", method=si.Posterior(sweeps=20), progress=print, callback=print).fit(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("low-rank, thresholds by columns: log loss 0.4")
+    assert lines[-1].startswith("sweep 20: log-likelihood")
+    assert len(imp.diagnostics_.held_out) == len(lines) - 20 == 3
+    assert si.SnapImputer("1:5", lam=1.0, xi=0.0).fit(table).diagnostics_ is None
+
+
 def test_it_works_as_an_estimator(table):
     """Clones, pipelines and losses: the symbol minimises the loss, and a doubtful one stays missing."""
     imp = clone(si.SnapImputer("1:5", method=si.Posterior("low-rank", sweeps=60), decide="mae"))

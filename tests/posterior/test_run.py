@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.posterior import Posterior, PosteriorFit
+from snapimpute.posterior import Posterior, PosteriorFit, _run, diagnostics, model
 from snapimpute.posterior._covariance import CovarianceChain
 from snapimpute.posterior._features import Features, side_maps
 from snapimpute.posterior._given import given_features
@@ -102,9 +102,11 @@ def test_every_sweep_has_a_log_likelihood(covariance, side):
 @pytest.mark.parametrize(("covariance", "side"), KINDS)
 def test_a_limit_before_the_first_draw_keeps_what_is_there(covariance, side):
     """One sweep is made whatever the limit, its state is the answer, and a warning says so."""
-    model = Posterior(covariance=covariance, thresholds=side, rank=2)
-    with pytest.warns(ConvergenceWarning, match="Stopped after 1 sweeps: the time is over. Few draws were kept"):
-        fit = model.fit(TABLE, "0:2", time_limit=0)
+    plain = Posterior(covariance=covariance, thresholds=side, rank=2)
+    no_mask = ", and there was none for the features of the mask" if covariance == "low-rank" else ""
+    with pytest.warns(ConvergenceWarning, match=f"Stopped after 1 sweep: the time is over{no_mask}. Few draws were"):
+        fit = plain.fit(TABLE, "0:2", time_limit=0)
+    assert fit.frame.row_side.mask.vectors.shape[1] == 0
     assert_allclose(fit.proba(np.arange(50), 3).sum(axis=1), 1.0)
     assert fit.diagnostics.settled is None
 
@@ -117,6 +119,18 @@ def test_short_runs_share_the_time(monkeypatch):
     assert seen == []
     assert fit.diagnostics.held_out == ()
     assert not fit.frame.by_rows
+
+
+def test_a_chain_that_has_not_settled_is_told(monkeypatch):
+    """Where the number of sweeps was left to the library, a warning says so, with what to do."""
+    monkeypatch.setattr(diagnostics, "SETTLED", 0.5)
+    monkeypatch.setattr(model, "SWEEPS", 150)
+    monkeypatch.setattr(_run, "EXCESS_LOSS", 1e-9)
+    with pytest.warns(ConvergenceWarning, match=r"not settled: .* \(R̂ 1\.\d\d\)\. Give a larger number of sweeps"):
+        Posterior("low-rank", thresholds="rows", rank=2).fit(TABLE, "0:2")
+    fit = Posterior("low-rank", thresholds="rows", rank=2, sweeps=150).fit(TABLE, "0:2")
+    assert fit.diagnostics.settled is False
+    assert fit.status.advice == ""
 
 
 def test_what_was_tried_is_told_and_kept():
@@ -170,8 +184,8 @@ def test_a_stuck_chain_goes_on_from_the_best(monkeypatch):
 
     monkeypatch.setattr(LowRankSampler, "sweep", held)
     monkeypatch.setattr(LowRankSampler, "adopt", watched)
-    model = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=100, chains=2)
-    fit = model.fit(TABLE, "0:2")
+    posterior = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=100, chains=2)
+    fit = posterior.fit(TABLE, "0:2")
     assert fit.diagnostics.restarts == 1
     first, second = np.split(fit.answers.draws.raters, 2)
     (mine, number), (best, other) = states[0]
@@ -209,13 +223,13 @@ def test_a_killed_run_goes_on_to_the_same_bits(covariance, side, number, tmp_pat
     """Killed in the burn-in or after, and resumed: draws, diagnostics and history are those of one that was not."""
     schema = ColumnSchema.of([None, si.Nominal([0, 1, 2]), *[si.Alphabet.of("0:2")] * 10], 12)
     table = schema if side == "columns" else "0:2"
-    model = Posterior(covariance=covariance, thresholds=side, rank=2, sweeps=40, chains=2)
+    posterior = Posterior(covariance=covariance, thresholds=side, rank=2, sweeps=40, chains=2)
     path = si.solvers.Checkpoint(tmp_path / "run", every_seconds=0)
     with pytest.raises(KilledError):
-        model.fit(TABLE, table, callback=killed_at(number), checkpoint=path)
-    resumed = model.fit(TABLE, table, checkpoint=path)
-    same_fit(resumed, model.fit(TABLE, table))
-    same_fit(model.fit(TABLE, table, checkpoint=path), resumed)
+        posterior.fit(TABLE, table, callback=killed_at(number), checkpoint=path)
+    resumed = posterior.fit(TABLE, table, checkpoint=path)
+    same_fit(resumed, posterior.fit(TABLE, table))
+    same_fit(posterior.fit(TABLE, table, checkpoint=path), resumed)
 
 
 def test_a_resumed_run_may_have_more_sweeps(tmp_path):
@@ -228,9 +242,9 @@ def test_a_resumed_run_may_have_more_sweeps(tmp_path):
 
 def test_short_runs_are_not_made_again(tmp_path):
     """The file holds the model that was chosen, and what was tried."""
-    model, seen = Posterior(rank=2, sweeps=20), []
-    first = model.fit(TABLE, "0:2", checkpoint=tmp_path / "run")
-    again = model.fit(TABLE, "0:2", checkpoint=tmp_path / "run", progress=seen.append)
+    posterior, seen = Posterior(rank=2, sweeps=20), []
+    first = posterior.fit(TABLE, "0:2", checkpoint=tmp_path / "run")
+    again = posterior.fit(TABLE, "0:2", checkpoint=tmp_path / "run", progress=seen.append)
     assert seen == []
     assert len(again.diagnostics.held_out) == 3
     same_fit(first, again)
@@ -238,35 +252,35 @@ def test_short_runs_are_not_made_again(tmp_path):
 
 def test_an_interruption_between_sweeps_is_saved(tmp_path):
     """Ctrl-C in the callback: the file has every sweep that was made."""
-    model = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=40)
+    posterior = Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=40)
 
     def stop(sweep):
         if sweep.number == 25:
             raise KeyboardInterrupt
 
-    fit = model.fit(TABLE, "0:2", callback=stop, checkpoint=tmp_path / "run")
+    fit = posterior.fit(TABLE, "0:2", callback=stop, checkpoint=tmp_path / "run")
     assert fit.status.code == "interrupted"
     seen = []
-    resumed = model.fit(TABLE, "0:2", callback=lambda one: seen.append(one.number), checkpoint=tmp_path / "run")
+    resumed = posterior.fit(TABLE, "0:2", callback=lambda one: seen.append(one.number), checkpoint=tmp_path / "run")
     assert seen == list(range(26, 40))
-    same_fit(resumed, model.fit(TABLE, "0:2"))
+    same_fit(resumed, posterior.fit(TABLE, "0:2"))
 
 
 def test_a_file_of_another_run_is_refused(tmp_path):
     """Another table, another model, another burn-in: the sentence names the part that differs."""
-    model = Posterior(covariance="full", sweeps=20)
-    model.fit(TABLE, "0:2", checkpoint=tmp_path / "run")
+    posterior = Posterior(covariance="full", sweeps=20)
+    posterior.fit(TABLE, "0:2", checkpoint=tmp_path / "run")
     fewer = si.Observations.from_dense(VALUES[:40])
     for other, table, named in (
-        (model, fewer, "observations differs"),
-        (replace(model, random_state=1), TABLE, r"model differs \(Posterior\(.*random_state=0\) then"),
-        (replace(model, sweeps=60), TABLE, r"burn-in differs \(10 then, 30 now\)"),
+        (posterior, fewer, "observations differs"),
+        (replace(posterior, random_state=1), TABLE, r"model differs \(Posterior\(.*random_state=0\) then"),
+        (replace(posterior, sweeps=60), TABLE, r"burn-in differs \(10 then, 30 now\)"),
     ):
         with pytest.raises(ValueError, match=named):
             other.fit(table, "0:2", checkpoint=tmp_path / "run")
     (tmp_path / "other").write_text("no checkpoint")
     with pytest.raises(ValueError, match="is not a checkpoint to go on from"):
-        model.fit(TABLE, "0:2", checkpoint=tmp_path / "other")
+        posterior.fit(TABLE, "0:2", checkpoint=tmp_path / "other")
 
 
 def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(tmp_path):

@@ -25,7 +25,7 @@ from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hid
 from snapimpute.estimator._features import further_sides, refuse_features, row_table
 from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
 from snapimpute.estimator._update import grown_labels, merged, new_cells
-from snapimpute.estimator.choice import Candidate, Choice, Metric, Verdict
+from snapimpute.estimator.choice import Choice, Metric, Verdict
 from snapimpute.estimator.decide import Decide, check_confidence, check_decide
 from snapimpute.estimator.files import write_model
 from snapimpute.estimator.model import Model, Predictions
@@ -34,7 +34,7 @@ from snapimpute.estimator.posterior import Decision, PosteriorModel, ended, engi
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.posterior import Posterior, PosteriorFit
+from snapimpute.posterior import Diagnostics, Posterior, PosteriorFit
 from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver
 
 logger = logging.getLogger("snapimpute")
@@ -120,9 +120,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     random_state : int
         Seed of the held-out cells and of the solver: same seed, same result.
     callback : callable, optional
-        Called in every iteration of the last fit, as in `solve`.
+        Called in every iteration of the last fit, as in `solve`; with the posterior, with each
+        `posterior.Sweep`.
     progress : callable, optional
-        Called with each `tuning.Candidate` as it is scored.
+        Called with each `tuning.Candidate` as it is scored; with the posterior, with each
+        `posterior.Candidate`. ``progress=print, callback=print`` shows them.
 
     Attributes
     ----------
@@ -139,6 +141,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         The strengths used.
     center_, damping_
         What was subtracted, and the damping of row and column biases.
+    diagnostics_ : Diagnostics or None
+        Figures that tell if a posterior has settled; None with other methods.
     verdict_ : Verdict or None
         Whether discreteness beat rounding on the held-out cells, by how much, and how sure that is.
     solver_, solver_why_ : str
@@ -219,7 +223,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         dtype: Precision = "float64",
         random_state: int = 0,
         callback: Callable[[Any], Any] | None = None,
-        progress: Callable[[Candidate], Any] | None = None,
+        progress: Callable[[Any], Any] | None = None,
     ) -> None:
         self.alphabet = alphabet
         self.method = method
@@ -307,9 +311,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             fitted: Fitted | PosteriorFit = fit_table(data, tuned, manner, stopped=stopped)
         else:
             rows, columns = data.features
-            fitted = engine.fit(
-                data.observed, data.schema, row_features=rows, column_features=columns, callback=self.callback
-            )
+            told: dict[str, Any] = {"callback": self.callback, "progress": self.progress}
+            fitted = engine.fit(data.observed, data.schema, row_features=rows, column_features=columns, **told)
         labelled = given if isinstance(given, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
@@ -368,6 +371,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.alphabet_, self.scale_ = schema.by_column, model.scale
         self.choice_: Choice | None = None
         self.verdict_: Verdict | None = None
+        self.diagnostics_: Diagnostics | None = fit.diagnostics
         (self.n_iter_, self.history_), self.status_ = ended(fit), fit.status
         if fit.status.code == "interrupted":  # the draws so far are kept
             raise KeyboardInterrupt(fit.status.message)
@@ -380,6 +384,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.center_, self.damping_ = spec.center, spec.damping
         self.choice_ = tuned.choice
         self.verdict_ = None if tuned.choice is None else tuned.choice.verdict
+        self.diagnostics_ = None
         self.lam_ = spec.spectral.lam if isinstance(spec.spectral, SpectralPenalty) else tuned.lam
         self.xi_ = spec.discrete.xi if isinstance(spec.discrete, DiscretePenalty) else tuned.xi
         shown = model.shown.astype(result.x.dtype)

@@ -24,7 +24,10 @@ from snapimpute.posterior import Posterior, PosteriorFit
 
 METHODS = ("proximal", "posterior")
 
-SHARED = ("alphabet", "method", "decide", "min_confidence", "continuous", "missing", "random_state", "callback")
+SHARED = (
+    *("alphabet", "method", "decide", "min_confidence", "continuous", "missing", "random_state"),
+    *("callback", "progress"),
+)
 """Parameters of the estimator that the posterior uses; the others belong to the proximal method."""
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import svds
+from scipy.sparse.linalg import LinearOperator, svds
 
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array, Index
@@ -90,12 +91,21 @@ class MaskMap:
         return np.asarray(mask @ self.vectors)
 
 
-def mask_maps(observations: Observations, count: int = MASK_FEATURES, seed: int = 0) -> tuple[MaskMap, MaskMap]:
+class NoTimeError(Exception):
+    """The time is over before the features of the mask are there."""
+
+
+def mask_maps(
+    observations: Observations,
+    count: int = MASK_FEATURES,
+    seed: int = 0,
+    over: Callable[[], bool] = lambda: False,
+) -> tuple[MaskMap, MaskMap]:
     """Maps of rows and of columns: leading singular vectors of the scaled 0/1 matrix of the known cells.
 
     Each entry is divided by the fourth roots of the cells known in its row and
     column; features come out as vectors times singular values. Only cells that are
-    fitted may be given: the mask tells of held-out cells, too.
+    fitted may be given: the mask tells of held-out cells, too. Without any features if ``over`` is true before.
     """
     (m, n), rows, cols = observations.shape, observations.rows, observations.cols
     weights = [np.maximum(np.bincount(at, minlength=size), 1.0) ** -0.25 for at, size in ((rows, m), (cols, n))]
@@ -104,7 +114,10 @@ def mask_maps(observations: Observations, count: int = MASK_FEATURES, seed: int 
     if count == 0:
         return MaskMap(weights[1], np.zeros((n, 0))), MaskMap(weights[0], np.zeros((m, 0)))
     start = np.random.default_rng(seed).standard_normal(min(m, n))
-    left, sizes, right = svds(mask, count, v0=start)
+    try:
+        left, sizes, right = svds(_guarded(mask, over), count, v0=start)
+    except NoTimeError:
+        return MaskMap.none(n), MaskMap.none(m)
     some = sizes > 1e-6 * sizes.max()  # ARPACK fills the others with noise, and turns signs, as no seed decides
     signs = np.where(right[some].sum(axis=1) < 0, -1.0, 1.0)
     left, right = left[:, some] * signs, right[some] * signs[:, None]
@@ -169,11 +182,29 @@ class SideMap:
         return replace(self, given=self.given.take(which))
 
 
-def side_maps(observations: Observations, given: Sides, *, mask: bool, seed: int) -> tuple[SideMap, SideMap]:
+def side_maps(
+    observations: Observations, given: Sides, *, mask: bool, seed: int, over: Callable[[], bool] = lambda: False
+) -> tuple[SideMap, SideMap]:
     """Learn the maps of rows and columns from the cells that are fitted."""
     (m, n), rows, cols = observations.shape, observations.rows, observations.cols
-    maps = mask_maps(observations, seed=seed) if mask else (MaskMap.none(n), MaskMap.none(m))
+    maps = mask_maps(observations, seed=seed, over=over) if mask else (MaskMap.none(n), MaskMap.none(m))
     return SideMap.learn(maps[0], given[0], rows, cols), SideMap.learn(maps[1], given[1], cols, rows)
+
+
+def _guarded(mask: csr_array, over: Callable[[], bool]) -> LinearOperator:
+    """Let products with a matrix end with an error once the time is over."""
+    turned = mask.T.tocsr()
+
+    def times(matrix: csr_array) -> Callable[[Array], Array]:
+        def product(vectors: Array) -> Array:
+            if over():
+                raise NoTimeError
+            return np.asarray(matrix @ vectors)
+
+        return product
+
+    ahead, back = times(mask), times(turned)
+    return LinearOperator(mask.shape, ahead, back, ahead, mask.dtype, back)
 
 
 def _with_ones(given: Given) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +32,9 @@ EXCESS_LOSS = 0.001
 MIXED = 1.02
 """Median R̂ of cells from which the estimated precision is believed: chains that move slowly seem precise too soon."""
 
+NOT_SETTLED = "The chain has not settled: its halves disagree on half of the cells (R̂ {:.2f})."
+SETTLE_IT = "Give a larger number of sweeps, or several chains."
+
 RESUME_BURN_IN = 15
 """Sweeps until draws are kept when a chain goes on from a draw."""
 
@@ -43,11 +46,15 @@ Callback = Callable[[Sweep], Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """Sweeps at most, those before the first draw is kept, and whether the run may end before, when it is exact."""
+    """Sweeps at most, those before the first draw is kept, and whether the run may end before, when it is exact.
+
+    The ``note`` follows the words that the time is over.
+    """
 
     sweeps: int
     burn_in: int
     until_exact: bool = False
+    note: str = ""
 
 
 @stored("posterior run", "model", "number", "history", "seconds", "restarts", "chains", "held_out")
@@ -83,11 +90,12 @@ class Run:
         self.frame, self.observations, self.watch, self.samplers = frame, observations, watch, list(samplers)
         self.plan, self.number, self.history, self.restarts = plan, 0, list[Sweep](), 0
         self._whole = True  # between two sweeps
+        self._begun = 0.0, 0  # seconds and sweeps before the loop
 
     def resume(self, draw: Any) -> None:
         """Go on from a draw of a smaller table, with a short burn-in."""
         burn_in = min(self.plan.burn_in, RESUME_BURN_IN)
-        self.plan = Plan(self.plan.sweeps, burn_in, self.plan.until_exact)
+        self.plan = replace(self.plan, burn_in=burn_in)
         for sampler in self.samplers:
             sampler.resume(draw, burn_in)
 
@@ -126,10 +134,13 @@ class Run:
             for sampler in self.samplers:
                 sampler.keep_now()
         diagnostics = self._diagnostics(held_out)
+        if status.code == "max_iter" and self.plan.until_exact and diagnostics.settled is False:
+            status = replace(status, advice=f"{NOT_SETTLED.format(diagnostics.cell_r_hat)} {SETTLE_IT}")
         answers, history = self.samplers[0].pooled(self.samplers), tuple(self.history)
         return PosteriorFit(self.frame, answers, self.observations, history, status, diagnostics=diagnostics)
 
     def _sweep_on(self, clock: Clock, callback: Callback | None, keeper: Keeper | None) -> Status:
+        self._begun = clock.here, self.number
         while (status := self._ended(clock)) is None:
             done = self._sweep(clock)
             if callback is not None and callback(done) is True:
@@ -148,11 +159,15 @@ class Run:
             return Status("max_iter", f"The {self.plan.sweeps} sweeps are made.")
         if not (clock.over and self.number):
             return None
-        return self._stopped("the time is over", "Few draws were kept: raise time_limit.")
+        return self._stopped(f"the time is over{self.plan.note}", "Few draws were kept: raise time_limit.")
 
     def _stopped(self, reason: str, advice: str = "") -> Status:
         early = self._kept < FEWEST_DRAWS or self.number <= self.plan.burn_in
-        return Status("stopped", f"Stopped after {self.number} sweeps: {reason}.", advice if early else "")
+        return Status(
+            "stopped",
+            f"Stopped after {self.number} sweep{'s' * (self.number != 1)}: {reason}.",
+            advice if early else "",
+        )
 
     @property
     def _kept(self) -> int:
@@ -187,7 +202,7 @@ class Run:
 
     def _left(self, clock: Clock, excess: float) -> float:
         """Estimate the seconds that are left: the excess falls with the number of draws."""
-        each = clock.seconds / self.number
+        each = (clock.here - self._begun[0]) / (self.number - self._begun[1])
         sweeps = float(self.plan.sweeps - self.number)
         if self.plan.until_exact and math.isfinite(excess):
             after = self.number - self.plan.burn_in

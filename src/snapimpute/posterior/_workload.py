@@ -17,7 +17,7 @@ from snapimpute.posterior._gram import padded
 from snapimpute.posterior._low_rank import FACTORS_FROM, Chain
 from snapimpute.posterior._samplers import FEWEST_DRAWS, KEPT_BYTES, PARAMETERS_EVERY
 
-PIECE_CELLS, PIECE_UNITS, PIECE_ROWS = 120_000, 4000, 1000
+PIECE_CELLS, PIECE_UNITS, PIECE_ROWS = 200_000, 8000, 1000
 """Cells, units and rows of a piece that is timed, at most."""
 
 RUNS = 4
@@ -26,8 +26,8 @@ RUNS = 4
 MASK_SWEEPS = 40
 """Sweeps over the cells that take as long as the features of the mask, about."""
 
-SORTING, CELLS = 40, 25
-"""Bytes of a cell while cells are sorted or the mask is made, and as long as the chain is there."""
+SORTING, CELLS = 46, 25
+"""Bytes of a cell while the mask is made and cells are sorted, and as long as the chain is there; measured."""
 
 Parts = dict[str, int]
 
@@ -97,10 +97,12 @@ class LowRankCase(Case):
     def memory(self) -> Parts:
         """Bytes at the peak, by part, without the observations."""
         units, width = sum(self.shape), padded(self.rank + 1)
+        cells, draws = CELLS * self.chains * self.cells, 2 * self._kept  # once apart, once stacked
         return {
-            "cells": (SORTING + CELLS * self.chains) * self.cells,
+            "cells": cells,
+            "sorting": max(SORTING * self.cells - cells - draws, 0),
             "units": units * (self.chains * (8 * width + 8 * self.features) + 24 * self.features),
-            "draws": 2 * self._kept,  # once apart, once stacked
+            "draws": draws,
         }
 
     def saved(self) -> int:

@@ -55,6 +55,9 @@ LARGE_CELLS, LARGE_PER_UNIT = 200_000, 40
 MOST_SYMBOLS = 256
 """Symbols of an alphabet: the number of each is kept in one byte."""
 
+MASK_TIME = 0.5
+"""Share of the time that the features of the mask may take; without them by then, the fit has none."""
+
 MOST_COLUMNS, LEAST_KNOWN = 300, 0.2
 """A full covariance is tried up to so many columns, if that share of the cells is known and rows are many."""
 
@@ -167,7 +170,7 @@ class Posterior:
                 chosen, tried = able._settled(observations, schema, given, clock, progress)
             else:
                 chosen, tried, clock.spent = able._as(saved.model), saved.held_out, saved.seconds
-            run = chosen._run(observations, schema, given)
+            run = chosen._run(observations, schema, given, clock if file is None else Clock())
             if saved is not None:
                 run.restore(saved)
             if file is not None:
@@ -263,7 +266,7 @@ class Posterior:
             As in `fit`.
         """
         self._check(observations)
-        schema = _grown(fit, observations)
+        clock, schema = Clock(time_limit), _grown(fit, observations)
         old = fit.frame.row_side.given, fit.frame.column_side.given
         given = further_features(old, observations, row_features, column_features)
         low_rank, draws = isinstance(fit.answers, LowRankAnswers), fit.answers.draws
@@ -275,9 +278,10 @@ class Posterior:
             chains=1,
         )
         with single_threaded_blas():
-            run = chosen._run(observations, schema, given)
+            run = chosen._run(observations, schema, given, clock)
             run.resume(draws[len(draws) - 1])
-            updated = run.finish(Clock(time_limit), callback)
+            updated = run.finish(clock, callback)
+        warn_of(updated)
         return replace(updated, completion=self._completion(observations, schema, chosen.covariance))
 
     def _check(self, observations: Observations) -> None:
@@ -330,7 +334,7 @@ class Posterior:
 
         def short_run(model: tuple[str, str], clock: Clock) -> PosteriorFit | None:
             one = replace(self._as(model), sweeps=SHORT_SWEEPS, chains=1)
-            fit = one._run(kept, schema, given).finish(clock)
+            fit = one._run(kept, schema, given, clock).finish(clock)
             return None if fit.status.code == "stopped" else fit
 
         best, tried = choose(models, short_run, held, clock, progress)
@@ -367,17 +371,22 @@ class Posterior:
             return ("columns",)
         return ("rows", "columns") if observations.density < DENSE else ("columns", "rows")
 
-    def _run(self, observations: Observations, schema: ColumnSchema, given: Sides) -> Run:
+    def _run(self, observations: Observations, schema: ColumnSchema, given: Sides, clock: Clock) -> Run:
         """Build the run of a model that is settled."""
         by_rows = self.thresholds == "rows" and self.covariance != "full"
         if by_rows and not _can_have_rows(schema):
             raise ValueError('thresholds="rows" needs one alphabet for all columns, with an order: use "columns"')
         full = self.covariance == "full"
-        sides = side_maps(observations, given, mask=self.mask and not full, seed=self.random_state)
+        mask, part = self.mask and not full, clock.share(MASK_TIME)
+        sides = side_maps(observations, given, mask=mask, seed=self.random_state, over=lambda: part.over)
         frame = Frame.of(observations, schema, by_rows, sides)
         binary = bool((frame.levels == 2).all()) and not full
         sweeps, burn_in = self._sweeps(binary)
-        plan, watch = Plan(sweeps, burn_in, self.sweeps == "auto"), Watch.of(frame, observations, self.random_state)
+        note = ", and there was none for the features of the mask" if mask and part.over else ""
+        plan, watch = (
+            Plan(sweeps, burn_in, self.sweeps == "auto", note),
+            Watch.of(frame, observations, self.random_state),
+        )
         sampler = self._sampler(observations, frame, watch, burn_in)
         return Run(frame, observations, watch, [sampler(seed) for seed in self._seeds()], plan)
 
