@@ -10,6 +10,7 @@ BENCHMARKS = (
     *("tiles.py", "penalties.py", "iteration.py", "sampled.py", "book_crossing.py", "growth.py", "svd.py"),
     *("memory.py", "solvers.py", "sizes.py", "race.py", "imputers.py", "decisions.py", "published.py"),
     *("read_triplets.py", "cluster.py", "posterior.py", "posterior_parts.py", "posterior_growth.py", "inference.py"),
+    "categories.py",
 )
 
 

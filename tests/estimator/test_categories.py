@@ -8,6 +8,8 @@ import polars as pl
 import pytest
 
 import snapimpute as si
+from snapimpute.data.schema import ColumnSchema
+from snapimpute.estimator.evaluation import _way
 
 METHOD = si.Posterior("low-rank", rank=3, sweeps=60)
 METHODS = {"low-rank": METHOD, "full": si.Posterior("full", sweeps=60)}
@@ -88,7 +90,15 @@ def test_categories_in_files_further_cells_and_scores(imputer, tmp_path):
     assert imputer.score(HOLES) > -1
     found = si.evaluate(imputer._observed, si.SnapImputer(imputer.alphabet_, method=imputer.method))
     assert found.ours.exact > max(way.exact for way in found.ways[1:])
-    assert np.isfinite([way.mae for way in found.ways]).all()
+    assert np.isfinite([way.mae for way in found.ways]).all()  # of stars and sizes
+
+
+def test_distances_do_not_count_categories():
+    """A wrong category is wrong, and neither in the mean absolute nor in the root mean squared error."""
+    book = ColumnSchema.of([si.Nominal([0, 1, 2]), "1:5"], 2)
+    hidden = si.Observations.from_dense([[2.0, 5.0], [0.0, 1.0]])
+    way = _way("x", "ours", hidden, book, np.ones(2), np.array([np.nan, 4, np.nan, 1]), np.array([0.0, 4, 0, 1]))
+    assert (way.exact, way.mae, way.rmse) == (0.5, 0.5, pytest.approx(np.sqrt(0.5)))
 
 
 def test_categoricals_without_order_are_recognised():

@@ -55,7 +55,8 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         The symbols a cell can have: ``[0, 1]``, ``"1:5"``, ``"0.5:5:0.5"``, or
         labels from lowest to highest, ``["low", "mid", "high"]``. A dict by the
         name or position of columns, or a list with one entry for each, gives
-        columns their own; None there is a column of any numbers. "infer" looks
+        columns their own; None there is a column of any numbers. `Nominal` holds
+        categories without order, for ``method="posterior"``. "infer" looks
         at the values; ``alphabet_`` is what it found. Required.
     method : {"proximal", "posterior"} or Posterior
         Model of the table: low rank by proximal gradient, as in the paper, with the

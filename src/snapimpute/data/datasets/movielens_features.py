@@ -1,4 +1,4 @@
-"""What MovieLens-100k tells of its people and films, beside their ratings: fetched as these are, never bundled."""
+"""People and films of MovieLens-100k, beside their ratings: fetched as they are, never bundled."""
 
 from __future__ import annotations
 
