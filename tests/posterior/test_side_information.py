@@ -11,6 +11,8 @@ import pytest
 
 import snapimpute as si
 from snapimpute.posterior import Posterior
+from snapimpute.posterior._features import SideMap, mask_maps
+from snapimpute.posterior._given import Given
 
 COLD_ROWS, COLD_COLUMNS = 30, 6
 """The last rows and columns of the planted table, of which no cell is known."""
@@ -80,3 +82,15 @@ def test_cold_columns_are_predicted_from_their_features(world, fits, kind):
     truth = world.values[where]
     mean = np.array([world.table.values[world.table.rows == i].mean() for i in range(120)])
     assert off(fits[kind].proba(*where), truth) < 0.7 * np.mean((mean[where[0]] - truth) ** 2)
+
+
+def test_the_mask_speaks_of_rows_without_a_cell_unless_features_do(world):
+    """The features that the mask gives a row without any cell are 0; with features of a user they follow those."""
+    rows, cols = world.table.rows, world.table.cols
+    mask, _ = mask_maps(world.table)
+    found = []
+    for given in (None, world.rows):
+        side = SideMap.learn(mask, Given.learn(given, 150, None, "row"), rows, cols)
+        found.append(side.features(rows, cols).values[-COLD_ROWS:, : mask.vectors.shape[1]])
+    assert not found[0].any()
+    assert np.abs(found[1]).min(axis=1).max() > 0

@@ -135,8 +135,8 @@ class SideMap:
     given : Given
         What a user brought.
     cold : array of shape (1 + columns given, features of the mask)
-        Makes the mask's features of a unit without any known cell from those given:
-        the mask says nothing of such a unit. Zeros would say that nobody cares for it.
+        Makes the mask's features of a unit without any known cell from those given.
+        Zeros where nothing is given: a film that nobody rated is one that nobody cares for.
     weights : array of shape (columns given, principal components)
         Make the features of a full covariance of those given.
     """
@@ -153,6 +153,8 @@ class SideMap:
         Units count by their known cells: cells that are asked for are taken to be spread over the units as the
         known ones are. Cold films of MovieLens-100k have a log loss of 1.325 so, and of 1.380 where all count alike.
         """
+        if not given:
+            return cls(mask, given, np.zeros((1, mask.vectors.shape[1])), given.principal(PRINCIPAL))
         values, counts = mask.features(units, across, given.units), np.bincount(units, minlength=given.units)
         design = _with_ones(given)
         weighted = design.T * (counts / max(counts.mean(), 1e-9))
