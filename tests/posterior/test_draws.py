@@ -35,7 +35,7 @@ def answers(m: int = 80, n: int = 6, seed: int = 0) -> np.ndarray:
 
 @cache
 def fitted(covariance: str) -> PosteriorFit:
-    """Few sweeps: sixteen draws are kept under the full covariance."""
+    """Few sweeps: some thirty draws are kept under the full covariance."""
     schema = ColumnSchema.of(["0:3"] * 5 + [None], 6)
     model = Posterior(covariance=covariance, thresholds="columns", rank=2, sweeps=160)
     return model.fit(si.Observations.from_dense(answers()), schema)

@@ -25,7 +25,7 @@ KEPT_BYTES = 1 << 28
 FEWEST_DRAWS = 20
 """Draws that are kept whatever their size."""
 
-PARAMETERS_EVERY = 8
+PARAMETERS_EVERY = 4
 """The parameters of a full covariance are kept after so many sweeps: those in a row are alike."""
 
 RESUME_AT = 20
