@@ -73,6 +73,9 @@ def test_progress_and_diagnostics(table, capsys):
     assert lines[0].startswith("low-rank, thresholds by columns: log loss 0.4")
     assert lines[-1].startswith("sweep 20: log-likelihood")
     assert len(imp.diagnostics_.held_out) == len(lines) - 20 == 3
+    shown = imp._html_repr()
+    assert "too few draws to tell" in shown
+    assert "The 20 sweeps are made." in shown
     assert si.SnapImputer("1:5", lam=1.0, xi=0.0).fit(table).diagnostics_ is None
 
 

@@ -39,9 +39,10 @@ def html_of(imputer: Any) -> str:
     (True, False)
     """
     rows = [(name, _short(repr(value))) for name, value in _changed(imputer)]
-    fitted = hasattr(imputer, "left_")
+    drawn = getattr(imputer, "diagnostics_", None)
+    fitted = drawn is not None or hasattr(imputer, "left_")
     if fitted:
-        rows += _fit(imputer)
+        rows += _fit(imputer) if drawn is None else _draws(imputer)
     return _card(type(imputer).__name__, "fitted" if fitted else "not fitted", rows)
 
 
@@ -94,6 +95,18 @@ def _fit(imputer: Any) -> list[tuple[str, str]]:
     if imputer.verdict_ is not None:
         rows.append(("verdict", str(imputer.verdict_)))
     return rows
+
+
+def _draws(imputer: Any) -> list[tuple[str, str]]:
+    """Tell of a fit by draws: if it has settled, and how exact it is."""
+    settled, *rest = str(imputer.diagnostics_).splitlines()
+    return [
+        ("symbols", _short(_alphabets(imputer.alphabet_))),
+        ("sweeps", f"{imputer.n_iter_:,}"),
+        ("status", str(imputer.status_)),
+        ("run", settled),
+        *(("", line) for line in rest),
+    ]
 
 
 def _alphabets(found: Any) -> str:
