@@ -142,6 +142,31 @@ def test_what_was_tried_is_told_and_kept():
     assert all(0.3 < one.loss < 3 and one.error > 0 for one in seen)
 
 
+@pytest.mark.parametrize("within", [True, False])
+def test_an_interruption_of_the_choice_fits_the_best_so_far(within, monkeypatch, caplog):
+    """Between two short runs or within one, before or after its draws: what was tried by then decides."""
+    seen = []
+
+    def stop(candidate):
+        seen.append(candidate)
+        if not within:
+            raise KeyboardInterrupt
+
+    real = _run.Run._sweep
+
+    def stopping(self, clock):
+        if within and len(seen) == 1 and self.number == 50:
+            raise KeyboardInterrupt
+        return real(self, clock)
+
+    monkeypatch.setattr(_run.Run, "_sweep", stopping)
+    fit = Posterior("low-rank", rank=2, sweeps=20).fit(TABLE, "0:2", progress=stop)
+    assert (fit.status.code, len(fit.history)) == ("max_iter", 20)
+    assert fit.diagnostics.held_out == tuple(seen)
+    assert len(seen) == 1
+    assert "the best so far is fitted" in caplog.text
+
+
 def test_sweeps_tell_the_time_that_is_left(capsys):
     """Printed, a sweep says where it is, the Monte Carlo error where it was computed, and the seconds left."""
     Posterior(covariance="low-rank", thresholds="rows", rank=2, sweeps=120).fit(TABLE, "0:2", callback=print)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 
@@ -12,6 +13,8 @@ from snapimpute.data.observations import Observations
 from snapimpute.posterior._clock import Clock
 from snapimpute.posterior.diagnostics import Candidate
 from snapimpute.posterior.fit import PosteriorFit
+
+logger = logging.getLogger("snapimpute")
 
 SURE = 2.0
 """Standard errors by which another model must win."""
@@ -29,20 +32,26 @@ Progress = Callable[[Candidate], object]
 def choose(
     models: Sequence[Model], short_run: ShortRun, held: Observations, clock: Clock, progress: Progress | None
 ) -> tuple[Model, tuple[Candidate, ...]]:
-    """Return the best model, and all that were tried. The first is the usual one: others must win clearly."""
+    """Return the best model, and all that were tried. The first is the usual one: others must win clearly.
+
+    An interruption ends the choice, not the fit: the best so far is fitted, and another interruption ends that.
+    """
     best, least, tried, part = models[0], None, list[Candidate](), clock.share(CHOOSING)
-    for model in models:
-        begun = part.here
-        fit = short_run(model, part)
-        if fit is None:
-            break
-        losses = held_out_losses(fit, held)
-        error = float(losses.std() / math.sqrt(losses.size))
-        tried.append(Candidate(*model, float(losses.mean()), error, part.here - begun))
-        if progress is not None:
-            progress(tried[-1])
-        if least is None or _wins(least - losses):
-            best, least = model, losses
+    try:
+        for model in models:
+            begun = part.here
+            fit = short_run(model, part)
+            if fit is None:
+                break
+            losses = held_out_losses(fit, held)
+            error = float(losses.std() / math.sqrt(losses.size))
+            tried.append(Candidate(*model, float(losses.mean()), error, part.here - begun))
+            if least is None or _wins(least - losses):
+                best, least = model, losses
+            if progress is not None:
+                progress(tried[-1])
+    except KeyboardInterrupt:
+        logger.warning("interrupted while choosing between models: the best so far is fitted")
     return best, tuple(tried)
 
 

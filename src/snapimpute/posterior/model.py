@@ -335,6 +335,8 @@ class Posterior:
         def short_run(model: tuple[str, str], clock: Clock) -> PosteriorFit | None:
             one = replace(self._as(model), sweeps=SHORT_SWEEPS, chains=1)
             fit = one._run(kept, schema, given, clock).finish(clock)
+            if fit.status.code == "interrupted":
+                raise KeyboardInterrupt
             return None if fit.status.code == "stopped" else fit
 
         best, tried = choose(models, short_run, held, clock, progress)
