@@ -39,7 +39,7 @@ Thresholds = Literal["auto", "rows", "columns"]
 BURN_IN, BINARY_BURN_IN = 40, 150
 """Sweeps before the first draw is kept; more where cells are 0 or 1, as a chain may find the factors late."""
 
-SWEEPS, BINARY_SWEEPS = 400, 600
+SWEEPS, BINARY_SWEEPS = 400, 900
 """Sweeps at most where nobody gives a number."""
 
 SHORT_SWEEPS, HELD_OUT = 60, 0.1
