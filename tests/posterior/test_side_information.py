@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 
 import snapimpute as si
 from snapimpute.posterior import Posterior
@@ -94,3 +95,86 @@ def test_the_mask_speaks_of_rows_without_a_cell_unless_features_do(world):
         found.append(side.features(rows, cols).values[-COLD_ROWS:, : mask.vectors.shape[1]])
     assert not found[0].any()
     assert np.abs(found[1]).min(axis=1).max() > 0
+
+
+def test_the_full_covariance_uses_features_of_rows_where_cells_are_known(world, fits):
+    """A cell of a row with few known ones is predicted better with the row's features than without them."""
+    few = np.flatnonzero(np.bincount(world.table.rows, minlength=120)[:120] <= 13)
+    where = cells(few, range(30))
+    without = Posterior("full", sweeps=60).fit(world.table, "0:3")
+    errors = [off(fit.proba(*where), world.values[where]) for fit in (fits["full"], without)]
+    assert errors[0] < 0.97 * errors[1]
+
+
+def test_a_thousand_useless_tags_do_little_harm(world, fits):
+    """Tags that say nothing have a ridge of their own: cold rows are predicted as without them."""
+    rng = np.random.default_rng(1)
+    tags = [set(rng.choice(1000, 10).astype(str)) for _ in range(150)]
+    model = Posterior("low-rank", thresholds="rows", rank=3, sweeps=100)
+    noisy = model.fit(world.table, "0:3", row_features=world.rows.assign(tags=tags), column_features=world.columns)
+    where = cells(range(120, 150), range(30))
+    errors = [off(fit.proba(*where), world.values[where]) for fit in (fits["rows"], noisy)]
+    assert errors[1] < 1.1 * errors[0]
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns", "full"])
+def test_new_rows_with_nothing_but_features(world, fits, kind):
+    """Folded in, rows without a cell get what rows of the fit with the same features get; without, all the same."""
+    empty = si.Observations(*np.zeros((2, 0), np.int32), np.zeros(0), (4, 36))
+    new = pd.DataFrame({"age": [20.0, 60, 20, 60], "taste": ["tea", "tea", "wine", "wine"]})
+    where = cells(range(4), range(30))
+    mean = fits[kind].fold_in(empty, row_features=new).mean(*where).reshape(4, 30)
+    assert (mean[1::2].mean(axis=1) > mean[::2].mean(axis=1) + 0.5).all()  # the old give more
+    liked = world.columns[:30, 0] == 1
+    assert (mean[:2, liked] - mean[2:, liked]).mean() > 0.3  # and each what is liked
+    average = fits[kind].fold_in(empty).mean(*where).reshape(4, 30).mean(axis=1)
+    assert np.ptp(average) < 0.5 * np.ptp(mean.mean(axis=1))
+    assert mean.mean(axis=1).min() < average.mean() < mean.mean(axis=1).max()
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns"])
+def test_new_columns_by_their_cells_and_features(world, fits, kind):
+    """Columns folded in are predicted nearly as well as fitted ones, and without a cell by their features."""
+    rng = np.random.default_rng(2)
+    known = rng.random((150, 6)) < 0.4
+    known[-COLD_ROWS:], known[:, 3:] = False, False
+    rows, cols = np.nonzero(known)
+    table = si.Observations.from_coo(rows, cols, world.values[rows, 30 + cols], (150, 6))
+    folded = fits[kind].fold_in_columns(table, column_features=world.columns[30:])
+    mean = np.array([world.table.values[world.table.rows == i].mean() for i in range(120)])
+    for some, bound in ((range(3), 0.6), (range(3, 6), 0.7)):
+        where = cells(range(120), some)
+        truth = world.values[where[0], 30 + where[1]]
+        assert off(folded.proba(*where), truth) < bound * np.mean((mean[where[0]] - truth) ** 2)
+    assert folded.draw(2).shape == (2, 900 - len(table))
+    again = fits[kind].fold_in_columns(table, "0:3", column_features=world.columns[30:])
+    assert_array_equal(again.proba(0, 0), folded.proba(0, 0))
+
+
+def test_new_columns_that_do_not_fit_are_refused(world, fits):
+    """Other rows, another alphabet and a full covariance: one sentence each."""
+    table = world.table
+    with pytest.raises(ValueError, match="the new columns have 1 rows, the fitted table 150: give the same rows"):
+        fits["rows"].fold_in_columns(si.Observations.from_dense([[1.0]]))
+    with pytest.raises(ValueError, match="new columns need one of the alphabets of the fit, which are"):
+        fits["rows"].fold_in_columns(table, "0:5")
+    with pytest.raises(ValueError, match="a full covariance takes no new columns"):
+        fits["full"].fold_in_columns(table)
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns"])
+def test_an_update_takes_features_of_new_rows_and_columns(world, fits, kind):
+    """Rows and columns beyond the fit bring their own lines; those of the fit keep theirs."""
+    cells_of = world.table.rows, world.table.cols, world.table.values
+    first = [(one[(cells_of[0] < 100) & (cells_of[1] < 25)]) for one in cells_of]
+    small = si.Observations.from_coo(*first, (100, 25))
+    model = Posterior("low-rank", thresholds=kind, rank=3, sweeps=80)
+    begun = model.fit(small, "0:3", row_features=world.rows[:100], column_features=world.columns[:25])
+    more = model.update(begun, world.table, row_features=world.rows[100:], column_features=world.columns[25:])
+    where = cells(range(120, 150), range(30))
+    whole = off(fits[kind].proba(*where), world.values[where])
+    assert off(more.proba(*where), world.values[where]) < 1.15 * whole
+    bare = model.update(begun, world.table)
+    assert off(bare.proba(*where), world.values[where]) > 1.15 * whole
+    with pytest.raises(ValueError, match="row_features describes 150 rows, the table has 50"):
+        model.update(begun, world.table, row_features=world.rows)
