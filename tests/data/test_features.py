@@ -98,6 +98,7 @@ def test_categories_and_tags_stand_beside_each_other():
     assert_allclose(out[:11].sum(axis=0), 0, atol=1e-5)
     assert_array_equal(out[11], 0)
     assert_array_equal(out[9], out[10])
+    assert out[9, 2] > 0.5
     assert len(np.unique(out[:9], axis=0)) == 2
     tags = encoded(pd.DataFrame({"likes": [{"tea"}, {"wine"}, {"tea", "wine"}, {"once"}] * 3 + [None]}), 13)
     assert tags.shape == (13, 3)

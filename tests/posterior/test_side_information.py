@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -178,3 +178,27 @@ def test_an_update_takes_features_of_new_rows_and_columns(world, fits, kind):
     assert off(bare.proba(*where), world.values[where]) > 1.15 * whole
     with pytest.raises(ValueError, match="row_features describes 150 rows, the table has 50"):
         model.update(begun, world.table, row_features=world.rows)
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns"])
+def test_cold_rows_like_what_they_ask_for(kind):
+    """Where known cells are those that people like, so are those of cold rows: fitted or new, no bias is left."""
+    rng = np.random.default_rng(4)
+    eta = rng.normal(0, 1, (240, 2)) @ rng.normal(0, 1, (2, 30))
+    values = np.digitize(eta + rng.normal(0, 0.5, eta.shape), [-1, 0, 1]).astype(float)
+    chosen = rng.random(eta.shape) < 0.6 / (1 + np.exp(-2 * eta))
+    rows, cols = np.nonzero(chosen)
+    warm = rows < 200
+    table = si.Observations.from_coo(rows[warm], cols[warm], values[rows[warm], cols[warm]], (240, 30))
+    fit = Posterior("low-rank", thresholds=kind, rank=2, sweeps=80).fit(table, "0:3")
+    asked, truth = (rows[~warm], cols[~warm]), values[rows[~warm], cols[~warm]]
+    bare = replace(fit, answers=replace(fit.answers, cold=None))
+    empty = si.Observations(*np.zeros((2, 0), np.int32), np.zeros(0), (40, 30))
+    folded = fit.fold_in(empty).mean(asked[0] - 200, asked[1])
+    assert np.mean(bare.mean(*asked) - truth) < -0.25
+    for found in (fit.mean(*asked), folded):
+        assert abs(np.mean(found - truth)) < 0.1
+    drawn = fit.draw(20, *asked).mean(axis=0)
+    assert abs(np.mean(drawn - truth)) < 0.12
+    known = np.unique(table.rows)[:50]
+    assert_array_equal(bare.mean(known, 0 * known), fit.mean(known, 0 * known))

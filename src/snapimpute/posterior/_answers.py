@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
+from snapimpute.posterior._cold import ColdLevels
 from snapimpute.posterior._covariance import SETTLE, CovarianceChain, CovarianceDraw
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._fold_in import fold_in
@@ -29,6 +31,9 @@ BETWEEN_TABLES = 8
 
 class Answers(Protocol):
     """Answers that a covariance gives: probabilities, means and joint draws of cells of its table."""
+
+    def settled(self, frame: Frame, observations: Observations) -> Answers:
+        """Return the answers with what follows from all draws together."""
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Probability of each symbol, one row a cell."""
@@ -52,12 +57,23 @@ class Answers(Protocol):
         """Tell which links between columns joint draws keep, in a sentence."""
 
 
-@stored("low-rank answers", "draws")
+@stored("low-rank answers", "draws", "cold")
 @dataclass(frozen=True, eq=False)
 class LowRankAnswers:
-    """Answers of the low-rank covariance."""
+    """Answers of the low-rank covariance; ``cold`` has what cells of units without known cells get beside."""
 
     draws: Draws
+    cold: ColdLevels | None = None
+
+    def settled(self, frame: Frame, observations: Observations) -> LowRankAnswers:
+        """Learn the levels of units of which no cell is known."""
+        cold = ColdLevels.learn(self.draws, frame.cells(observations), frame.cold_features())
+        return LowRankAnswers(self.draws, cold)
+
+    @cached_property
+    def _seen(self) -> Draws:
+        """Draws that answers come from."""
+        return self.draws if self.cold is None else self.cold.added_to(self.draws)
 
     @property
     def kept_links(self) -> str:
@@ -73,18 +89,18 @@ class LowRankAnswers:
         """Probability of each symbol, averaged over the draws."""
         rater, item = self._units(frame, rows, cols)
         if not frame.categories.any():
-            return self.draws.probabilities(rater, item)
+            return self._seen.probabilities(rater, item)
         out = np.zeros((rows.size, int(frame.levels.max())), np.float32)
         ordered = np.flatnonzero(frame.categories[cols] == 0)
-        p = self.draws.probabilities(rater[ordered], item[ordered])[:, : out.shape[1]]
+        p = self._seen.probabilities(rater[ordered], item[ordered])[:, : out.shape[1]]
         out[ordered, : p.shape[1]] = p
         for count, cells in frame.chosen(cols):
-            out[cells, :count] = self.draws.choices(rater[cells], count, item[cells])
+            out[cells, :count] = self._seen.choices(rater[cells], count, item[cells])
         return out
 
     def centers(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Mean of the latent values."""
-        mean: Array = self.draws.predictors(*self._units(frame, rows, cols)).mean(axis=0)
+        mean: Array = self._seen.predictors(*self._units(frame, rows, cols)).mean(axis=0)
         return mean
 
     def folded(self, frame: Frame, observations: Observations, seed: int) -> LowRankAnswers:
@@ -102,7 +118,10 @@ class LowRankAnswers:
         self, frame: Frame, observations: Observations, features: Array, seed: int, *, raters: bool
     ) -> LowRankAnswers:
         draws, cells = self.draws.thinned(FOLD_DRAWS), frame.cells(observations)
-        return LowRankAnswers(fold_in(draws, cells, features, raters=raters, seed=seed))
+        folded = fold_in(draws, cells, features, raters=raters, seed=seed)
+        if self.cold is None:
+            return LowRankAnswers(folded)
+        return LowRankAnswers(folded, self.cold.of_raters(cells) if raters else self.cold.of_items(cells))
 
     def joint(
         self, frame: Frame, observations: Observations, rows: NDArray[Any], cols: NDArray[Any], count: int, seed: int
@@ -111,7 +130,7 @@ class LowRankAnswers:
         rater, item = self._units(frame, rows, cols)
         chosen = [(rater[cells, None] + np.arange(categories), cells) for categories, cells in frame.chosen(cols)]
         for place, number in enumerate(spaced(len(self.draws), count, seed)):
-            draw, rng = self.draws[number], np.random.default_rng((seed, place, 1))
+            draw, rng = self._seen[number], np.random.default_rng((seed, place, 1))
             symbols = draw.symbols(self.draws.levels, rater, item, rng)
             for raters, cells in chosen:
                 symbols[cells] = draw.choices(raters, item[cells], rng)
@@ -134,6 +153,10 @@ class CovarianceAnswers:
     def kept_links(self) -> str:
         """Tell which links between columns joint draws keep, in a sentence."""
         return KEPT_LINKS
+
+    def settled(self, frame: Frame, observations: Observations) -> CovarianceAnswers:
+        """Return the answers as they are."""
+        return self
 
     def probabilities(self, frame: Frame, rows: NDArray[Any], cols: NDArray[Any]) -> Array:
         """Probability of each symbol given all other cells of the row, averaged over the draws."""

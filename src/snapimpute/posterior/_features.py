@@ -171,6 +171,10 @@ class SideMap:
         mask[cold] = _with_ones(self.given)[cold] @ self.cold
         return Features.of(count, mask, *self.given.columns)
 
+    def cold_features(self) -> Features:
+        """Features that the units would have if none of their cells were known."""
+        return Features.of(self.given.units, _with_ones(self.given) @ self.cold, *self.given.columns)
+
     def principal(self) -> Array:
         """Features for a full covariance."""
         return self.given.values @ self.weights

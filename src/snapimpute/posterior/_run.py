@@ -137,6 +137,7 @@ class Run:
         if status.code == "max_iter" and self.plan.until_exact and diagnostics.settled is False:
             status = replace(status, advice=f"{NOT_SETTLED.format(diagnostics.cell_r_hat)} {SETTLE_IT}")
         answers, history = self.samplers[0].pooled(self.samplers), tuple(self.history)
+        answers = answers.settled(self.frame, self.observations)
         return PosteriorFit(self.frame, answers, self.observations, history, status, diagnostics=diagnostics)
 
     def _sweep_on(self, clock: Clock, callback: Callback | None, keeper: Keeper | None) -> Status:

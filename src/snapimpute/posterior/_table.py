@@ -65,6 +65,11 @@ class Frame:
         of_rows, of_columns = self.row_side.features(rows, cols), self.column_side.features(cols, rows)
         return (of_rows, of_columns) if self.by_rows else (of_columns.repeated(self.raters), of_rows)
 
+    def cold_features(self) -> tuple[Features, Features]:
+        """Return the features that raters and items would have if none of their cells were known."""
+        of_rows, of_columns = self.row_side.cold_features(), self.column_side.cold_features()
+        return (of_rows, of_columns) if self.by_rows else (of_columns.repeated(self.raters), of_rows)
+
     @cached_property
     def levels(self) -> NDArray[np.int64]:
         """Symbols of each column; 0 for plain numbers and columns left alone."""

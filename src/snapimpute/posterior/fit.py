@@ -17,6 +17,7 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import AlphabetLike
 from snapimpute.data.observations import Observations
 from snapimpute.posterior._answers import KEPT_LINKS, Answers, CovarianceAnswers, LowRankAnswers
+from snapimpute.posterior._cold import ColdLevels
 from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._covariance import CovarianceDraw
 from snapimpute.posterior._draw import ThresholdPrior
@@ -307,6 +308,7 @@ class PosteriorFit:
 
 
 POSTERIOR_KINDS: tuple[type, ...] = (
+    ColdLevels,
     Candidate,
     Completion,
     CovarianceAnswers,
