@@ -4,7 +4,7 @@
 
 MovieLens-100k with the age, gender and occupation of its people, the year and the
 genres of its films; splits as in `posterior.py`. Cold: a fifth of the people (of the
-films) has no known rating. Beside it the damped mean of the film (of the person), and a
+films) is new, and folded in without any rating. Beside it the damped mean of the film (of the person), and a
 ridge regression of what is left of it on the features, those of people times those
 of films included. bfi with age, gender and education (read from SNAPIMPUTE_TEST_DATA):
 answers hidden at random, and people who answered nothing. Means over seeds 0, 1, 2.
@@ -124,6 +124,28 @@ def posterior(case: Case, alphabet: str, seed: int, *, given: bool, model: Poste
     return scores(case, alphabet, p, p @ si.Alphabet.of(alphabet).symbols) | {"seconds": seconds}
 
 
+def folded(case: Case, axis: int, seed: int, *, given: bool) -> dict[str, float]:
+    """Scores of a fit without the cold rows (0) or columns (1), which are folded in with nothing but features."""
+    lane, known = ("row", "column")[axis], case.known
+    sides, labels = [known.rows, known.cols], [known.row_labels, known.col_labels]
+    warm = np.flatnonzero(np.bincount(sides[axis], minlength=known.shape[axis]))
+    new = np.unique((case.hidden.rows, case.hidden.cols)[axis])
+    shape, empty, own = list(known.shape), list(known.shape), labels.copy()
+    shape[axis], empty[axis] = warm.size, new.size
+    sides[axis], own[axis], labels[axis] = np.searchsorted(warm, sides[axis]), labels[axis][warm], labels[axis][new]
+    begin = time.process_time()
+    old = si.Observations.from_coo(*sides, known.values, tuple(shape), row_labels=own[0], col_labels=own[1])
+    fit = Posterior(random_state=seed).fit(old, "1:5", **(case.features if given else {}))
+    nothing = si.Observations(*np.zeros((2, 0), np.int32), np.zeros(0), tuple(empty), *labels)
+    fold, name = ((fit.fold_in, fit.fold_in_columns)[axis]), f"{lane}_features"
+    more = fold(nothing, **({name: case.features[name]} if given else {}))
+    asked = [case.hidden.rows, case.hidden.cols]
+    asked[axis] = np.searchsorted(new, asked[axis])
+    p = more.proba(*asked)
+    seconds = time.process_time() - begin
+    return scores(case, "1:5", p, p @ np.arange(1, 6)) | {"seconds": seconds}
+
+
 def damped_means(case: Case, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Means of the rows (0) or columns (1), drawn to the mean of all, at the known and at the hidden cells."""
     known, everywhere = case.known, case.known.values.mean()
@@ -187,11 +209,13 @@ def cold_units() -> list[dict[str, Any]]:
     out = []
     for name, whose, size, axis in (("people", DATA.rows, 943, 1), ("films", DATA.cols, 1682, 0)):
         cases, across = list(cold(whose, size)), "film" if axis else "person"
-        out += rows_of(f"cold {name}", cases, "1:5", Posterior())
+        for given in (False, True):
+            found = [folded(case, 1 - axis, seed, given=given) for seed, case in enumerate(cases)]
+            out.append(averaged(f"new {name}: posterior, folded in", "with" if given else "without", found))
         means = [scores(case, "1:5", None, damped_means(case, axis)[1]) for case in cases]
-        out.append(averaged(f"cold {name}: mean of the {across}", "without", means))
+        out.append(averaged(f"new {name}: mean of the {across}", "without", means))
         found = [scores(case, "1:5", None, regression(case, axis)) for case in cases]
-        out.append(averaged(f"cold {name}: ridge regression", "with", found))
+        out.append(averaged(f"new {name}: ridge regression", "with", found))
     return out
 
 

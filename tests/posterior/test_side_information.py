@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import snapimpute as si
 from snapimpute.posterior import Posterior
@@ -85,16 +85,21 @@ def test_cold_columns_are_predicted_from_their_features(world, fits, kind):
     assert off(fits[kind].proba(*where), truth) < 0.7 * np.mean((mean[where[0]] - truth) ** 2)
 
 
-def test_the_mask_speaks_of_rows_without_a_cell_unless_features_do(world):
-    """The features that the mask gives a row without any cell are 0; with features of a user they follow those."""
+def test_the_mask_speaks_of_rows_of_the_fit_without_a_cell(world):
+    """Their mask features are 0, whatever a user brings; new rows without a cell have those to be expected."""
     rows, cols = world.table.rows, world.table.cols
     mask, _ = mask_maps(world.table)
-    found = []
+    width = mask.vectors.shape[1]
     for given in (None, world.rows):
         side = SideMap.learn(mask, Given.learn(given, 150, None, "row"), rows, cols)
-        found.append(side.features(rows, cols).values[-COLD_ROWS:, : mask.vectors.shape[1]])
-    assert not found[0].any()
-    assert np.abs(found[1]).min(axis=1).max() > 0
+        assert not side.features(rows, cols).values[-COLD_ROWS:, :width].any()
+        new, known = side.new_features(rows, cols).values[:, :width], side.features(rows, cols).values[:120, :width]
+        assert_array_equal(new[:120], known)
+        weights = np.bincount(rows, minlength=150)[:120]
+        if given is None:
+            assert_allclose(new[-1], weights @ known / weights.sum(), rtol=1e-4, atol=1e-6)
+        else:
+            assert np.ptp(new[-COLD_ROWS:], axis=0).max() > 0
 
 
 def test_the_full_covariance_uses_features_of_rows_where_cells_are_known(world, fits):
@@ -181,24 +186,19 @@ def test_an_update_takes_features_of_new_rows_and_columns(world, fits, kind):
 
 
 @pytest.mark.parametrize("kind", ["rows", "columns"])
-def test_cold_rows_like_what_they_ask_for(kind):
-    """Where known cells are those that people like, so are those of cold rows: fitted or new, no bias is left."""
+def test_new_rows_like_what_they_ask_for(kind):
+    """Where known cells are those that people like, so are those of new rows without a cell: no bias is left."""
     rng = np.random.default_rng(4)
     eta = rng.normal(0, 1, (240, 2)) @ rng.normal(0, 1, (2, 30))
     values = np.digitize(eta + rng.normal(0, 0.5, eta.shape), [-1, 0, 1]).astype(float)
     chosen = rng.random(eta.shape) < 0.6 / (1 + np.exp(-2 * eta))
     rows, cols = np.nonzero(chosen)
-    warm = rows < 200
-    table = si.Observations.from_coo(rows[warm], cols[warm], values[rows[warm], cols[warm]], (240, 30))
+    old = rows < 200
+    table = si.Observations.from_coo(rows[old], cols[old], values[rows[old], cols[old]], (200, 30))
     fit = Posterior("low-rank", thresholds=kind, rank=2, sweeps=80).fit(table, "0:3")
-    asked, truth = (rows[~warm], cols[~warm]), values[rows[~warm], cols[~warm]]
-    bare = replace(fit, answers=replace(fit.answers, cold=None))
-    empty = si.Observations(*np.zeros((2, 0), np.int32), np.zeros(0), (40, 30))
-    folded = fit.fold_in(empty).mean(asked[0] - 200, asked[1])
+    asked, truth = (rows[~old] - 200, cols[~old]), values[rows[~old], cols[~old]]
+    folded = fit.fold_in(si.Observations(*np.zeros((2, 0), np.int32), np.zeros(0), (40, 30)))
+    bare = replace(folded, answers=replace(folded.answers, cold=None))
     assert np.mean(bare.mean(*asked) - truth) < -0.25
-    for found in (fit.mean(*asked), folded):
-        assert abs(np.mean(found - truth)) < 0.1
-    drawn = fit.draw(20, *asked).mean(axis=0)
-    assert abs(np.mean(drawn - truth)) < 0.12
-    known = np.unique(table.rows)[:50]
-    assert_array_equal(bare.mean(known, 0 * known), fit.mean(known, 0 * known))
+    assert abs(np.mean(folded.mean(*asked) - truth)) < 0.1
+    assert abs(np.mean(folded.draw(20, *asked).mean(axis=0) - truth)) < 0.12

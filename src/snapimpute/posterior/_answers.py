@@ -60,13 +60,13 @@ class Answers(Protocol):
 @stored("low-rank answers", "draws", "cold")
 @dataclass(frozen=True, eq=False)
 class LowRankAnswers:
-    """Answers of the low-rank covariance; ``cold`` has what cells of units without known cells get beside."""
+    """Answers of the low-rank covariance; ``cold`` has what cells of new units without known cells get beside."""
 
     draws: Draws
     cold: ColdLevels | None = None
 
     def settled(self, frame: Frame, observations: Observations) -> LowRankAnswers:
-        """Learn the levels of units of which no cell is known."""
+        """Learn the levels of new units without a known cell."""
         cold = ColdLevels.learn(self.draws, frame.cells(observations), frame.cold_features())
         return LowRankAnswers(self.draws, cold)
 
@@ -105,12 +105,12 @@ class LowRankAnswers:
 
     def folded(self, frame: Frame, observations: Observations, seed: int) -> LowRankAnswers:
         """Answers for new rows."""
-        features = frame.row_side.features(observations.rows, observations.cols).values
+        features = frame.row_side.new_features(observations.rows, observations.cols).values
         return self._folded(frame, observations, features, seed, raters=frame.by_rows)
 
     def folded_columns(self, frame: Frame, observations: Observations, seed: int) -> LowRankAnswers:
         """Answers for new columns."""
-        features = frame.column_side.features(observations.cols, observations.rows).values
+        features = frame.column_side.new_features(observations.cols, observations.rows).values
         features = features if frame.by_rows else features[frame.raters]
         return self._folded(frame, observations, features, seed, raters=not frame.by_rows)
 

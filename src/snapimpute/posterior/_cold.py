@@ -1,10 +1,11 @@
-"""Levels of rows and columns of which no cell is known: people rate what they like.
+"""Levels of new rows and columns of which no cell is known: people rate what they like.
 
 A known cell lies above what the features of its row and column expect: those who
 rate a film like it more than people at large would. Cells that are asked for are
-taken to be chosen as the known ones are. So a cell of a cold row gets, beside the
-prior mean of the row, what the known cells of its column have on average; a cell of
-a cold column what those of its row have.
+taken to be chosen as the known ones are. So a cell of a new row without known cells
+gets, beside the prior mean of the row, what the known cells of its column have on
+average; a cell of such a column what those of its row have. Rows and columns of the
+fit without a known cell get nothing: nobody chose them.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ DAMPING = 10.0
 @stored("posterior cold levels", "raters", "items", "by_item", "by_rater")
 @dataclass(frozen=True, eq=False)
 class ColdLevels:
-    """Which units are cold, and what is added to their cells.
+    """Units that are new and have no known cell, and what is added to the cells of such units.
 
     Attributes
     ----------
     raters, items : arrays of bool
-        True for units without a known cell.
+        True for these units.
     by_item : array of shape (items,)
         What cells of cold raters get.
     by_rater : array of shape (raters,)
@@ -64,7 +65,8 @@ class ColdLevels:
             eta = _predicted(cells, raters, items)
             by_item += _levels(eta - _predicted(cells, cold[0], items), cells.item, cells.counts[1]) / len(some)
             by_rater += _levels(eta - _predicted(cells, raters, cold[1]), whose, cells.counts[0]) / len(some)
-        return cls(cells.counts[0] == 0, cells.counts[1] == 0, by_item, by_rater)
+        none = np.zeros(cells.shape[0], dtype=np.bool_), np.zeros(cells.shape[1], dtype=np.bool_)
+        return cls(*none, by_item, by_rater)
 
     def of_raters(self, cells: Cells) -> ColdLevels:
         """Return the levels with new raters."""
