@@ -7,6 +7,7 @@ import pytest
 
 import snapimpute as si
 from snapimpute.data.datasets import low_rank_alphabet
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior import Posterior
 
 DATA = low_rank_alphabet((300, 20), rank=2, alphabet="1:5", observed=0.6).observations
@@ -51,3 +52,14 @@ def test_a_table_that_does_not_fit_is_refused(monkeypatch):
     assert not plan.fits
     with pytest.raises(MemoryError, match=r"needs about \d+ MiB more memory.* 1.0 MiB are free: choose"):
         Posterior().fit(DATA, "1:5")
+
+
+def test_a_covariance_that_does_not_fit_is_not_tried(monkeypatch):
+    """Where only low rank fits into memory, the choice is among low-rank models; asked for, it is refused."""
+    monkeypatch.setenv("SNAPIMPUTE_MAX_MEMORY", "30MiB")
+    wide = low_rank_alphabet((4000, 60), rank=2, alphabet="1:20", observed=0.3).observations
+    model = Posterior(sweeps=20)
+    assert model.forecast(wide, "1:20", timed=False).fits
+    assert "full" not in [name for name, _ in model._models(wide, ColumnSchema.single(si.Alphabet.of("1:20"), 60))]
+    with pytest.raises(MemoryError, match="the posterior of 4,000×60"):
+        Posterior(covariance="full", sweeps=20).fit(wide, "1:20")

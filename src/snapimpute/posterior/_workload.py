@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapimpute.base.machine import available_memory
 from snapimpute.base.threads import single_threaded_blas, thread_count
 from snapimpute.posterior._cells import Cells
 from snapimpute.posterior._covariance import Column, CovarianceChain
@@ -61,6 +62,12 @@ class Case(ABC):
     @abstractmethod
     def memory(self) -> Parts:
         """Bytes at the peak, by part, without the observations."""
+
+    @property
+    def fits(self) -> bool:
+        """False if that is more than the free memory."""
+        free = available_memory()
+        return free is None or sum(self.memory().values()) <= free
 
     @abstractmethod
     def saved(self) -> int:

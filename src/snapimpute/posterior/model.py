@@ -217,23 +217,26 @@ class Posterior:
     def _forecast(
         self, observations: Observations, schema: ColumnSchema, given: Sides, *, timed: bool
     ) -> PosteriorForecast:
-        binary = all(len(kind or ()) == 2 for kind in schema.kinds)
-        sweeps, burn_in = self._sweeps(binary)
-        symbols = max((len(kind) for kind in schema.kinds if kind is not None), default=2)
-        sizes = observations.shape, len(observations), symbols, sweeps - burn_in, self.chains
+        sizes = self._sizes(observations, schema)
         features = MASK_FEATURES * self.mask + max(sum(part.shape[1] for part in one.columns) for one in given)
         low_rank = LowRankCase(*sizes, self.rank_of(observations), features)
         models = self._models(observations, schema)
         cases = [
             CovarianceCase(*sizes) if one == "full" else low_rank for one in dict.fromkeys(name for name, _ in models)
         ]
+        sweeps = self._sweeps(_is_binary(schema))[0]
         return PosteriorForecast.of(cases, len(models), sweeps, SHORT_SWEEPS if timed else 0)
+
+    def _sizes(self, observations: Observations, schema: ColumnSchema) -> tuple[tuple[int, int], int, int, int, int]:
+        """Sizes that memory and time follow from: see `Case`."""
+        sweeps, burn_in = self._sweeps(_is_binary(schema))
+        symbols = max((len(kind) for kind in schema.kinds if kind is not None), default=2)
+        return observations.shape, len(observations), symbols, sweeps - burn_in, self.chains
 
     def _parts(self, observations: Observations, schema: ColumnSchema, given: Sides) -> dict[str, Any]:
         """Everything that draws depend on: more sweeps change none of them, as long as the burn-in is the same."""
-        binary = all(len(kind or ()) == 2 for kind in schema.kinds)
         model, parts = replace(self, sweeps="auto"), {"observations": observations, "alphabet": schema}
-        return parts | {"model": model, "burn-in": self._sweeps(binary)[1], "features": given}
+        return parts | {"model": model, "burn-in": self._sweeps(_is_binary(schema))[1], "features": given}
 
     def _completion(self, observations: Observations, schema: ColumnSchema, chosen: Covariance) -> Completion | None:
         """Complete a narrow table by the full covariance, though low rank predicts as well: it keeps every link."""
@@ -359,7 +362,8 @@ class Posterior:
             return (self.covariance,)
         latent = sum(1 if _has_order(one) else len(one or ()) - 1 for one in map(schema.__getitem__, range(n)))
         narrow = n >= 2 and latent <= MOST_COLUMNS and m >= 2 * latent and observations.density >= LEAST_KNOWN
-        return ("low-rank", "full") if narrow else ("low-rank",)
+        fits = narrow and CovarianceCase(*self._sizes(observations, schema)).fits
+        return ("low-rank", "full") if fits else ("low-rank",)
 
     def _sides(
         self, observations: Observations, schema: ColumnSchema, covariance: Covariance
@@ -437,6 +441,10 @@ def _grown(fit: PosteriorFit, observations: Observations) -> ColumnSchema:
             f"that is of {(m, n)}, the table of {shape}"
         )
     return schema.widened(shape[1] - n)
+
+
+def _is_binary(schema: ColumnSchema) -> bool:
+    return all(len(kind or ()) == 2 for kind in schema.kinds)
 
 
 def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
