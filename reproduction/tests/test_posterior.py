@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,17 @@ from reproduction import posterior
 from reproduction.peers import Answer, Made, PeerError
 from reproduction.posterior import OURS, Score, as_markdown, gain_in_words, prints, run_unit, split
 from snapimpute.data.datasets import Dataset, low_rank_alphabet
+from tests.helpers import ROOT
+
+RESULTS = ROOT / "reproduction" / "results"
+
+
+def kept(split: str) -> dict[str, Any]:
+    """The committed scores of one split, by method."""
+    rows: dict[str, Any] = json.loads(
+        (RESULTS / "scores" / "posterior" / f"{split}.json").read_text(encoding="utf-8")
+    )
+    return rows
 
 
 def tiny() -> Dataset:
@@ -83,3 +97,29 @@ def test_the_gain_is_that_over_the_better_other_of_each_split():
     assert "### movielens-100k, 20 % known, seeds 3, 4\n" in table
     assert "| myFM ordered probit | 0.0706 ± 0.0094 | – | 0.4000 | 1.300 | – | – | – |" in table
     assert gain_in_words(scores[:1]) == "The methods have no split in common."
+
+
+def test_the_committed_scores_of_others_were_made_by_what_is_here():
+    """No setting and no pinned version has been changed since, and no split is left out."""
+    for name, shares in posterior.SHARES.items():
+        codes = prints(name, [one for one in posterior.METHODS[name] if one != OURS])
+        for share in shares:
+            for seed in range(posterior.SEEDS[name]):
+                rows = kept(f"{name}-{100 * share:g}-{seed}")
+                assert {one: rows[one]["made by"] for one in codes} == codes
+                assert OURS in rows
+
+
+def test_the_committed_table_is_that_of_the_scores():
+    """Each line of the table, made anew from what is kept, is in the file and on the page of results."""
+    scores = [
+        Score(**row["score"])
+        for name, shares in posterior.SHARES.items()
+        for seed in range(posterior.SEEDS[name])
+        for share in shares
+        for row in kept(f"{name}-{100 * share:g}-{seed}").values()
+    ]
+    table = as_markdown(scores)
+    assert sorted((RESULTS / "posterior.md").read_text(encoding="utf-8").splitlines()) == sorted(table.splitlines())
+    page = set((ROOT / "docs" / "results" / "posterior.md").read_text(encoding="utf-8").splitlines())
+    assert {line for line in table.splitlines() if line.startswith("|")} <= page
