@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from snapimpute.base.threads import Part
 from snapimpute.posterior._functions import below
 from snapimpute.posterior._gram import padded
-from snapimpute.posterior._intervals import kernel
+from snapimpute.posterior._intervals import kernel, part
 from snapimpute.posterior._passes import predict
 
 CELLS, CELLS_AN_ITEM = 16384, 4
@@ -64,7 +64,7 @@ def _distinct(units: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return np.flatnonzero(there), (np.cumsum(there) - 1)[units]
 
 
-@kernel
+@part
 def _add_draw(thresholds, place, size, factor, eta, here, before, sums):
     """Add P(symbol) in one draw; ``place`` tells where in the flat ``thresholds`` those of a cell's rater begin."""
     top = sums.shape[0] - 1

@@ -16,6 +16,16 @@ from snapimpute.posterior._random import as_uniform, philox
 kernel: Any = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 """Compiled without the interpreter's lock, and kept on disk for later processes."""
 
+part: Any = numba.njit(
+    nogil=True,
+    fastmath=True,
+    error_model="numpy",
+    cache=True,
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+)
+"""A part of kernels that Python never calls: it compiles in less time."""
+
 FAR_THRESHOLD = np.float32(1e9)
 """Stands for an infinite threshold."""
 

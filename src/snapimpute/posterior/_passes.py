@@ -10,7 +10,7 @@ import numpy as np
 
 from snapimpute.base.types import Array
 from snapimpute.posterior._gram import add_cells, sums_length, sums_of_products
-from snapimpute.posterior._intervals import ITEMS, RATERS, between_thresholds, kernel
+from snapimpute.posterior._intervals import ITEMS, RATERS, between_thresholds, kernel, part
 from snapimpute.posterior._solve import solve_space, solve_units
 from snapimpute.posterior._vectors import LANES
 
@@ -39,7 +39,7 @@ def predict(start, stop, start_of, item, raters, vectors, heights, eta):
         eta[p] += heights[item[p]]
 
 
-@kernel
+@part
 def _look_up(first, last, start_of, item, symbol, thresholds, factors, rater_root, item_root, space):
     """Look up the ends of the intervals and the precisions of the cells of raters first … last."""
     p0 = start_of[first]
@@ -75,7 +75,7 @@ def draw_latent(
                 own[k] = new[k]
 
 
-@kernel
+@part
 def most_cells(start_of, start, stop):
     """Cells of the largest group of units that are solved for together."""
     most = 0

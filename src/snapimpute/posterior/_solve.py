@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from snapimpute.posterior._intervals import fill_normal, kernel
+from snapimpute.posterior._intervals import fill_normal, kernel, part
 from snapimpute.posterior._vectors import LANES, Writer, intrinsic, written
 
 ROWS = 4
@@ -95,7 +95,7 @@ def solve_space(width):
     return matrix, np.zeros((4, width * LANES), np.float32), np.zeros(LANES, np.float32)
 
 
-@kernel
+@part
 def _load(count, used, width, sums, ridge, mean, first, matrix, rows, prior):
     """Put the equations of units into the lanes of a matrix, their right sides into the row after the last used."""
     flat, length = sums.reshape(-1), sums.shape[1]
@@ -116,7 +116,7 @@ def _load(count, used, width, sums, ridge, mean, first, matrix, rows, prior):
         right[k] += prior[k]
 
 
-@kernel
+@part
 def _left_over(used, ridge, solved, drawn, prior, x, total):
     """Add to Σ w t² what makes it Σ w (t − xᵀv)².
 
@@ -131,7 +131,7 @@ def _left_over(used, ridge, solved, drawn, prior, x, total):
             )
 
 
-@kernel
+@part
 def _relax(count, used, width, first, numbers, matrix, relaxation, solved, drawn, x, rows):
     """Turn f + noise, f = L⁻¹h, into f + r(Lᵀx − f) + √(1 − r²)·noise, with relaxation r and the old numbers x."""
     fresh = np.sqrt(np.float32(1) - relaxation * relaxation)

@@ -12,6 +12,7 @@ from snapimpute.posterior._intervals import (
     fill_uniform,
     kernel,
     log_probabilities,
+    part,
     to_tails,
 )
 
@@ -26,7 +27,7 @@ GROW, SHRINK, LEAST_STEP, LARGEST_STEP = np.float32(1.05), np.float32(0.97), np.
 EVEN, ODD, SIZE, FACTOR, NEW, LOG_NOW, LOG_NEW, FLAG = range(8)
 
 
-@kernel
+@part
 def block_end(start_of, start, stop):
     """The last rater of a block that begins with `start`: as many whole ones as fit, at least one."""
     end = start + 1
@@ -35,7 +36,7 @@ def block_end(start_of, start, stop):
     return end
 
 
-@kernel
+@part
 def longest_block(start_of, start, stop):
     """Cells and raters of the largest block."""
     cells, raters, first = 0, 0, start
@@ -46,7 +47,7 @@ def longest_block(start_of, start, stop):
     return cells, raters
 
 
-@kernel
+@part
 def _begin(first, end, start_of, item, symbol, factors, rater_root, item_root, stride, slots, work):
     """Look up precisions and factors, and where a cell's thresholds stand among those of the block, by parity."""
     p0 = start_of[first]
@@ -64,7 +65,7 @@ def _begin(first, end, start_of, item, symbol, factors, rater_root, item_root, s
     _look_up_factors(item[p0 : start_of[end]], factors, work)
 
 
-@kernel
+@part
 def _look_up_factors(item, factors, work):
     """Look up the factor that each cell's item has on its thresholds."""
     factor = work[FACTOR]
@@ -72,7 +73,7 @@ def _look_up_factors(item, factors, work):
         factor[k] = factors[item[k]]
 
 
-@kernel
+@part
 def _tails_at(bounds, slots, eta, work, row):
     """Compute the signed tails at one threshold of each cell."""
     factor, out = work[FACTOR], work[row]
@@ -81,7 +82,7 @@ def _tails_at(bounds, slots, eta, work, row):
     to_tails(out[: eta.size], work[SIZE], eta)
 
 
-@kernel
+@part
 def _evaluate(bounds, slots, eta, work, row):
     """Compute the tails at both thresholds of each cell, and the logarithm of its probability."""
     for parity in range(2):
@@ -89,7 +90,7 @@ def _evaluate(bounds, slots, eta, work, row):
     log_probabilities(work[EVEN], work[ODD], work[row, : eta.size])
 
 
-@kernel
+@part
 def _compare(item, work, change):
     """Add what the new factors change to ``change``; return the log-likelihood of the old ones."""
     now, then, total = work[LOG_NOW, : item.size], work[LOG_NEW, : item.size], np.float32(0)
@@ -102,7 +103,7 @@ def _compare(item, work, change):
     return total
 
 
-@kernel
+@part
 def _propose(first, end, parity, levels, thresholds, steps, shock, proposed):
     """Propose thresholds of a parity; those that would leave their order, and all others, stay as they are."""
     stride = thresholds.shape[1]
@@ -116,7 +117,7 @@ def _propose(first, end, parity, levels, thresholds, steps, shock, proposed):
                 proposed[r + t] = new
 
 
-@kernel
+@part
 def _gain(new, now, start, stop):
     """Sum of new − now over cells start … stop."""
     total, new, now = np.float32(0), new[start:stop], now[start:stop]
@@ -125,7 +126,7 @@ def _gain(new, now, start, stop):
     return total
 
 
-@kernel
+@part
 def _take(rater, r, top, parity, runs, p0, thresholds, steps, adapt, center, spread, dice, proposed, flags, work):
     """Accept or refuse the proposals of a rater, whose ``flags`` are 1 then, or 0."""
     for t in range(thresholds.shape[1]):
@@ -145,14 +146,14 @@ def _take(rater, r, top, parity, runs, p0, thresholds, steps, adapt, center, spr
             flags[r + t] = np.float32(1)
 
 
-@kernel
+@part
 def _keep(flag, now, new):
     """Replace the numbers of the cells whose threshold has moved."""
     for k in range(flag.size):
         now[k] = new[k] if flag[k] > np.float32(0) else now[k]
 
 
-@kernel
+@part
 def _move_block(
     first, end, start_of, runs, levels, kind, thresholds, center, spread, steps, adapt, eta, slots, luck, work
 ):
