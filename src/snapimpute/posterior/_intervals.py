@@ -16,7 +16,8 @@ from snapimpute.posterior._random import as_uniform, philox
 kernel: Any = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 """Compiled without the interpreter's lock, and kept on disk for later processes."""
 
-part: Any = numba.njit(
+_njit: Any = numba.njit
+part: Any = _njit(
     nogil=True,
     fastmath=True,
     error_model="numpy",

@@ -278,7 +278,9 @@ class Chain:
             center = mean + np.sqrt(share) * spread * rng.standard_normal(levels - 1)
             off = ones @ np.square(own - center)
             self.center[kind, 1:levels] = center
-            self.spread[kind, 1:levels] = rng.gamma(1 + raters.size / 2, 1 / (RATE + 0.5 * off)) ** -0.5
+            self.spread[kind, 1:levels] = np.sqrt(
+                (RATE + 0.5 * off) / rng.standard_gamma(1 + raters.size / 2, levels - 1)
+            )
 
     def _take_factors(self, change: Array, shift: Array, adapt: bool, rng: np.random.Generator) -> None:
         """Accept or refuse the new factor of each item."""

@@ -66,7 +66,7 @@ class Side:
         """Draw precisions, centres and slopes of the features, given the numbers of the units."""
         units, used = self.numbers.shape[0], rank + 1
         rest = self.numbers[:, :used] - self.mean[:, :used]
-        precision = rng.gamma(1 + units / 2, 1 / (RATE + 0.5 * self._ones @ np.square(rest)))
+        precision = rng.standard_gamma(1 + units / 2, used) / (RATE + 0.5 * self._ones @ np.square(rest))
         if held:
             precision[1:] = HELD_PRECISION
         products, before = (self._extended.T @ rest).astype(np.float64), self.center[:used]
@@ -99,7 +99,9 @@ class Side:
             mean = precision * (sums[group] - others) / total
             slopes[:] = mean + rng.standard_normal(total.shape) / np.sqrt(total)
             squares = np.einsum("ij,ij->j", slopes, slopes)
-            self.slope_precision[number, :used] = rng.gamma(1 + len(slopes) / 2, 1 / (RATE + 0.5 * squares))
+            self.slope_precision[number, :used] = rng.standard_gamma(1 + len(slopes) / 2, used) / (
+                RATE + 0.5 * squares
+            )
 
     def prior(self, used: int) -> UnitPrior:
         """Copy the prior of the numbers in use; slopes are those of the features before the rotation."""
@@ -137,7 +139,7 @@ class Side:
         ``sure`` multiplies ν: a unit that may be far from the others has less than 1.
         """
         shape = NOISE_SHAPE * sure
-        noise = rng.gamma((shape + counts) / 2, 2 / (shape + rest))
+        noise = rng.standard_gamma((shape + counts) / 2) / (0.5 * (shape + rest))
         if scaled.all():
             noise /= np.exp(np.log(noise).mean())
         elif scaled.any():
