@@ -6,6 +6,7 @@ import numpy as np
 
 from snapimpute.posterior._functions import log
 from snapimpute.posterior._intervals import kernel, probabilities, to_tails
+from snapimpute.posterior._thresholds import block_end, longest_block
 
 HALF_LOG_2_PI = np.float32(0.9189385332046727)
 
@@ -43,21 +44,22 @@ def log_likelihood(
 
     Raters of level −1, which stand for categories, do not count.
     """
-    total, most = np.float64(0), 0
-    for i in range(start, stop):
-        most = max(most, start_of[i + 1] - start_of[i])
-    space = np.empty((3, most), np.float32)
-    for i in range(start, stop):
-        first, count = start_of[i], start_of[i + 1] - start_of[i]
+    total, first = np.float64(0), start
+    space = np.empty((3, longest_block(start_of, start, stop)[0]), np.float32)
+    while first < stop:
+        end = block_end(start_of, first, stop)
+        p0, count = start_of[first], start_of[end] - start_of[first]
         low, high, size = space[0, :count], space[1, :count], space[2, :count]
-        for k in range(count):
-            j, s = item[first + k], symbol[first + k]
-            size[k] = rater_root[i] * item_root[j]
-            low[k] = factors[j] * thresholds[i, s]
-            high[k] = factors[j] * thresholds[i, s + 1]
-        there = eta[first : first + count]
-        if levels[i] > 0:
-            total += log_intervals(low, high, size, there)
-        elif levels[i] == 0:
-            total += log_densities(value[first : first + count], size, there)
+        for i in range(first, end):
+            for p in range(start_of[i], start_of[i + 1]):
+                j, s, k = item[p], symbol[p], p - p0
+                size[k] = rater_root[i] * item_root[j]
+                low[k] = factors[j] * thresholds[i, s]
+                high[k] = factors[j] * thresholds[i, s + 1]
+        total += log_intervals(low, high, size, eta[p0 : p0 + count])  # 0 for plain numbers
+        for i in range(first, end):
+            if levels[i] == 0:
+                a, b = start_of[i], start_of[i + 1]
+                total += log_densities(value[a:b], size[a - p0 : b - p0], eta[a:b])
+        first = end
     return total
