@@ -13,7 +13,7 @@ from scipy.special import ndtr
 import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior import Posterior
-from snapimpute.posterior._choices import add_largest, draw_choice, levels_of, shares_of
+from snapimpute.posterior._choices import add_largest, draw_choice, levels_of, log_shares, shares_of
 from snapimpute.posterior._contrasts import Contrasts
 from snapimpute.posterior._covariance import Column, CovarianceChain
 
@@ -38,6 +38,11 @@ def test_probabilities_of_categories_are_those_of_integration(categories):
     out = np.zeros_like(x)
     add_largest(x, 24, out, work)
     assert_allclose(out.T, [largest(one) for one in x.T.astype(float)], atol=2e-6)
+    seen = rng.integers(0, categories, 24).astype(np.uint8)
+    logs = np.log(np.maximum(out[seen, np.arange(24)].astype(float), 1e-30))
+    near = logs > -12  # the coarse sum of log-likelihoods is not for the impossible
+    found = log_shares(np.ascontiguousarray(x[:, near]), seen[near], np.empty((4, 24), np.float32))
+    assert_allclose(found, logs[near].sum(), rtol=1e-3)
 
 
 def test_probabilities_of_categories_are_those_of_simulation():
@@ -291,6 +296,17 @@ def test_new_columns_of_categories_are_folded_in():
     best = np.array([shares_of(one) for one in utilities[rows, 8]])
     assert log_loss(p, y) < log_loss(best, y) + 0.3 * (np.log(4) - log_loss(best, y))
     assert set(new.draw(2).ravel()) <= {0, 1, 2, 3}
+
+
+def test_a_few_columns_of_many_categories_may_have_more_factors_than_columns(made):
+    """Rank and forecast count a latent value for each category, not for each column."""
+    rng = np.random.default_rng(0)
+    table = si.Observations.from_dense(rng.integers(0, 9, (60, 2)).astype(float))
+    nominal, ordered = (ColumnSchema.single(one, 2) for one in (si.Nominal(range(9)), si.Alphabet.of("0:8")))
+    model = Posterior(covariance="low-rank")
+    assert [model.rank_of(table, one) for one in (nominal, ordered)] == [15, 1]
+    plans = [model.forecast(table, one, timed=False) for one in (nominal, ordered)]
+    assert plans[0].memory > 2 * plans[1].memory
 
 
 def test_rows_cannot_have_thresholds_of_categories(made):

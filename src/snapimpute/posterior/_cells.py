@@ -108,6 +108,16 @@ class Cells:
         return parts(self.start)
 
     @cached_property
+    def ordinal_parts(self) -> list[Part]:
+        """Parts of the raters, without those that have no symbols."""
+        ordinal = self.levels > 0
+        cuts, found = np.flatnonzero(np.diff(ordinal)) + 1, list[Part]()
+        for start, stop in self.rater_parts:
+            inside = cuts[(cuts > start) & (cuts < stop)].tolist()
+            found += [part for part in pairwise([start, *inside, stop]) if ordinal[part[0]]]
+        return found
+
+    @cached_property
     def item_parts(self) -> list[Part]:
         """Parts of the items with about as many cells each."""
         return parts(self.item_start)

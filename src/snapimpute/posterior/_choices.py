@@ -29,6 +29,9 @@ CHOSEN = np.uint32(32)
 NODES, STEP = 21, 0.5
 """Nodes of the quadrature over the largest value, and their distance in deviations."""
 
+COARSE_NODES, COARSE_STEP = 13, 0.75
+"""The same for log-likelihoods, of which three digits are enough."""
+
 ROUNDS = 100
 """Rounds that look for the levels with given shares."""
 
@@ -188,13 +191,42 @@ def add_largest(x, count, out, work):
 
 
 @kernel
+def log_shares(x, category, work):
+    """Return Σ log P(the category seen is the largest) of independent normal numbers with means ``x``, one a row."""
+    count = category.size
+    top, own, product, sums = work[0, :count], work[1, :count], work[2, :count], work[3, :count]
+    for k in range(count):
+        top[k], own[k], sums[k] = x[0, k], x[0, k], np.float32(0)
+    for c in range(1, x.shape[0]):
+        row = x[c]
+        for k in range(count):
+            top[k] = max(top[k], row[k])
+            own[k] = row[k] if category[k] == c else own[k]
+    for node in range(COARSE_NODES):
+        shift = np.float32(COARSE_STEP * (node - COARSE_NODES // 2))
+        for k in range(count):
+            d = clipped(top[k] + shift - own[k])
+            product[k] = np.float32(COARSE_STEP * 0.3989422804014327) * exp2(np.float32(-0.72134752) * d * d)
+        for c in range(x.shape[0]):
+            row = x[c]
+            for k in range(count):
+                under = below(clipped(top[k] + shift - row[k]))
+                product[k] *= np.float32(1) if category[k] == c else under
+        for k in range(count):
+            sums[k] += product[k]
+    total = np.float64(0)
+    for k in range(count):
+        total += log(max(sums[k], LEAST))
+    return total
+
+
+@kernel
 def choice_likelihood(start, stop, blocks, table, category, start_of, item, rater_root, item_root, eta):
     """Return the log-likelihood of the categories in blocks start … stop."""
     most, total = 0, np.float64(0)
     for c in range(table.shape[0]):
         most = max(most, table[c, 1])
-    x, work = np.empty((most, BLOCK), np.float32), np.empty((most + 2, BLOCK), np.float32)
-    shares = np.empty((most, BLOCK), np.float32)
+    x, work = np.empty((most, BLOCK), np.float32), np.empty((4, BLOCK), np.float32)
     for b in range(start, stop):
         column, low, high = blocks[b, 0], blocks[b, 1], blocks[b, 2]
         rater, categories, at = table[column, 0], table[column, 1], table[column, 2]
@@ -203,10 +235,7 @@ def choice_likelihood(start, stop, blocks, table, category, start_of, item, rate
             p = p0 + c * stride
             for k in range(cells):
                 x[c, k] = rater_root[rater] * item_root[item[p0 + k]] * eta[p + k]
-                shares[c, k] = np.float32(0)
-        add_largest(x[:categories], cells, shares[:categories], work)
-        for k in range(cells):
-            total += log(max(shares[category[at + low + k], k], LEAST))
+        total += log_shares(x[:categories], category[at + low : at + high], work)
     return total
 
 

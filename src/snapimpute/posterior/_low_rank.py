@@ -258,7 +258,7 @@ class Chain:
             more = self.steps, adapt, factors, others, *self._roots, self.eta, key, change
             return change, move_thresholds(start, stop, *given, *more)
 
-        found = run_parts(work, cells.rater_parts, OPERATIONS * len(cells))
+        found = run_parts(work, cells.ordinal_parts, OPERATIONS * len(cells))
         if cells.value is None:
             self.log_likelihood = float(sum(one for _, one in found))
         self._draw_threshold_priors(rng)

@@ -36,10 +36,10 @@ from snapimpute.solvers import Checkpoint
 Covariance = Literal["auto", "low-rank", "full"]
 Thresholds = Literal["auto", "rows", "columns"]
 
-BURN_IN, BINARY_BURN_IN = 40, 150
-"""Sweeps before the first draw is kept; more where cells are 0 or 1, as a chain may find the factors late."""
+BURN_IN, SLOW_BURN_IN = 40, 150
+"""Sweeps before the first draw is kept; more for 0 and 1, and categories, whose chains find the factors late."""
 
-SWEEPS, BINARY_SWEEPS = 400, 900
+SWEEPS, SLOW_SWEEPS = 400, 900
 """Sweeps at most where nobody gives a number."""
 
 SHORT_SWEEPS, HELD_OUT = 60, 0.1
@@ -217,26 +217,26 @@ class Posterior:
     def _forecast(
         self, observations: Observations, schema: ColumnSchema, given: Sides, *, timed: bool
     ) -> PosteriorForecast:
-        sizes = self._sizes(observations, schema)
         features = MASK_FEATURES * self.mask + max(sum(part.shape[1] for part in one.columns) for one in given)
-        low_rank = LowRankCase(*sizes, self.rank_of(observations), features)
+        low_rank = LowRankCase(*self._sizes(observations, schema), self.rank_of(observations, schema), features)
+        full = CovarianceCase(*self._sizes(observations, schema, fewer=1))
         models = self._models(observations, schema)
-        cases = [
-            CovarianceCase(*sizes) if one == "full" else low_rank for one in dict.fromkeys(name for name, _ in models)
-        ]
-        sweeps = self._sweeps(_is_binary(schema))[0]
+        cases = [full if one == "full" else low_rank for one in dict.fromkeys(name for name, _ in models)]
+        sweeps = self._sweeps(schema, _is_binary(schema))[0]
         return PosteriorForecast.of(cases, len(models), sweeps, SHORT_SWEEPS if timed else 0)
 
-    def _sizes(self, observations: Observations, schema: ColumnSchema) -> tuple[tuple[int, int], int, int, int, int]:
-        """Sizes that memory and time follow from: see `Case`."""
-        sweeps, burn_in = self._sweeps(_is_binary(schema))
+    def _sizes(
+        self, observations: Observations, schema: ColumnSchema, fewer: int = 0
+    ) -> tuple[tuple[int, int], int, int, int, int]:
+        """Sizes that memory and time follow from: see `Case`; for ``fewer`` see `_latent`."""
+        sweeps, burn_in = self._sweeps(schema, _is_binary(schema))
         symbols = max((len(kind) for kind in schema.kinds if kind is not None), default=2)
-        return observations.shape, len(observations), symbols, sweeps - burn_in, self.chains
+        return *_latent(observations, schema, fewer), symbols, sweeps - burn_in, self.chains
 
     def _parts(self, observations: Observations, schema: ColumnSchema, given: Sides) -> dict[str, Any]:
         """Everything that draws depend on: more sweeps change none of them, as long as the burn-in is the same."""
         model, parts = replace(self, sweeps="auto"), {"observations": observations, "alphabet": schema}
-        return parts | {"model": model, "burn-in": self._sweeps(_is_binary(schema))[1], "features": given}
+        return parts | {"model": model, "burn-in": self._sweeps(schema, _is_binary(schema))[1], "features": given}
 
     def _completion(self, observations: Observations, schema: ColumnSchema, chosen: Covariance) -> Completion | None:
         """Complete a narrow table by the full covariance, though low rank predicts as well: it keeps every link."""
@@ -360,9 +360,9 @@ class Posterior:
         m, n = observations.shape
         if self.covariance != "auto":
             return (self.covariance,)
-        latent = sum(1 if _has_order(one) else len(one or ()) - 1 for one in map(schema.__getitem__, range(n)))
+        latent = _latent(observations, schema, fewer=1)[0][1]
         narrow = n >= 2 and latent <= MOST_COLUMNS and m >= 2 * latent and observations.density >= LEAST_KNOWN
-        fits = narrow and CovarianceCase(*self._sizes(observations, schema)).fits
+        fits = narrow and CovarianceCase(*self._sizes(observations, schema, fewer=1)).fits
         return ("low-rank", "full") if fits else ("low-rank",)
 
     def _sides(
@@ -387,7 +387,7 @@ class Posterior:
         sides = side_maps(observations, given, mask=mask, seed=self.random_state, over=lambda: part.over)
         frame = Frame.of(observations, schema, by_rows, sides)
         binary = bool((frame.levels == 2).all()) and not full
-        sweeps, burn_in = self._sweeps(binary)
+        sweeps, burn_in = self._sweeps(schema, binary)
         note = ", and there was none for the features of the mask" if mask and part.over else ""
         plan, watch = (
             Plan(sweeps, burn_in, self.sweeps == "auto", note),
@@ -396,10 +396,11 @@ class Posterior:
         sampler = self._sampler(observations, frame, watch, burn_in)
         return Run(frame, observations, watch, [sampler(seed) for seed in self._seeds()], plan)
 
-    def _sweeps(self, binary: bool) -> tuple[int, int]:
+    def _sweeps(self, schema: ColumnSchema, binary: bool) -> tuple[int, int]:
         """Return the sweeps at most, and those of the burn-in."""
-        sweeps = (BINARY_SWEEPS if binary else SWEEPS) if self.sweeps == "auto" else int(self.sweeps)
-        return sweeps, min(BINARY_BURN_IN if binary else BURN_IN, sweeps // 2)
+        slow = binary or not all(map(_has_order, schema.kinds))
+        sweeps = (SLOW_SWEEPS if slow else SWEEPS) if self.sweeps == "auto" else int(self.sweeps)
+        return sweeps, min(SLOW_BURN_IN if slow else BURN_IN, sweeps // 2)
 
     def _seeds(self) -> list[int]:
         """Seeds of the chains; the first is that of a single one."""
@@ -416,14 +417,14 @@ class Posterior:
             )
         links = self.links is True and not frame.by_rows
         parts = Parts(self.noise, self.item_noise, self.own_thresholds, self.factors, links)
-        given = frame.cells(observations), self.rank_of(observations), frame.features(observations)
+        given = frame.cells(observations), self.rank_of(observations, frame.schema), frame.features(observations)
         return lambda seed: LowRankSampler(
             Chain(*given, seed=seed, burn_in=burn_in, parts=parts), watch, KEPT_BYTES // self.chains
         )
 
-    def rank_of(self, observations: Observations) -> int:
+    def rank_of(self, observations: Observations, schema: ColumnSchema) -> int:
         """Return the number of factors for a table: more where many cells are known."""
-        most = max(min(observations.shape) - 1, 1)
+        most = max(min(_latent(observations, schema)[0]) - 1, 1)
         if self.rank != "auto":
             return min(int(self.rank), most)
         per_unit = len(observations) / sum(observations.shape)
@@ -454,6 +455,13 @@ def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema
             told = f"the posterior takes alphabets of at most {MOST_SYMBOLS} symbols, got one of {len(one)}: "
             raise ArgumentError("alphabet", one, f"{told}join rare ones, or give None for a column of any numbers")
     return schema
+
+
+def _latent(observations: Observations, schema: ColumnSchema, fewer: int = 0) -> tuple[tuple[int, int], int]:
+    """Return shape and known cells of the table of latent values: categories have one each, or some ``fewer``."""
+    m, n = observations.shape
+    counts = np.array([1 if _has_order(one) else len(one or ()) - fewer for one in map(schema.__getitem__, range(n))])
+    return (m, int(counts.sum())), int(counts[observations.cols].sum())
 
 
 def _can_have_rows(schema: ColumnSchema) -> bool:
