@@ -111,15 +111,15 @@ def test_the_full_covariance_uses_features_of_rows_where_cells_are_known(world, 
     assert errors[0] < 0.97 * errors[1]
 
 
-def test_a_thousand_useless_tags_do_little_harm(world, fits):
+def test_hundreds_of_useless_tags_do_no_harm(world, fits):
     """Tags that say nothing have a ridge of their own: cold rows are predicted as without them."""
     rng = np.random.default_rng(1)
-    tags = [set(rng.choice(1000, 10).astype(str)) for _ in range(150)]
+    tags = [set(rng.choice(300, 10).astype(str)) for _ in range(150)]
     model = Posterior("low-rank", thresholds="rows", rank=3, sweeps=100)
     noisy = model.fit(world.table, "0:3", row_features=world.rows.assign(tags=tags), column_features=world.columns)
     where = cells(range(120, 150), range(30))
     errors = [off(fit.proba(*where), world.values[where]) for fit in (fits["rows"], noisy)]
-    assert errors[1] < 1.1 * errors[0]
+    assert errors[1] < 1.06 * errors[0]
 
 
 @pytest.mark.parametrize("kind", ["rows", "columns", "full"])
