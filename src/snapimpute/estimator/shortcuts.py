@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
-from snapimpute.estimator.choice import Candidate
 from snapimpute.estimator.decide import Decide
 from snapimpute.estimator.files import read_model
 from snapimpute.estimator.imputer import SnapImputer
@@ -42,7 +41,7 @@ class ImputerParameters(TypedDict, total=False):
     dtype: Precision
     random_state: int
     callback: Callable[[Any], Any] | None
-    progress: Callable[[Candidate], Any] | None
+    progress: Callable[[Any], Any] | None
 
 
 def complete(
