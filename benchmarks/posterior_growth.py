@@ -84,15 +84,17 @@ def exponent(rows: list[dict[str, Any]]) -> float:
 
 
 def draw(figure: Any, rows: list[dict[str, Any]]) -> None:
-    grid = figure.subplots(2, len(VARIED))
+    grid = figure.subplots(2, len(VARIED), sharey="row")
     for (top, bottom), name in zip(grid.T, VARIED, strict=True):
         some = [row for row in rows if row["varied"] == name]
         sizes = [row["size"] for row in some]
         for axes, key, colour in ((top, "seconds a sweep", "#c0392b"), (bottom, "MiB", "#5b7f95")):
-            axes.loglog(sizes, [row[key] for row in some], "o-", color=colour)
+            axes.semilogx(sizes, [row[key] for row in some], "o-", color=colour)
             axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=7)
             axes.minorticks_off()
             axes.spines[["top", "right"]].set_visible(False)
+        top.set_yscale("log")
+        bottom.set_ylim(bottom=0)
         top.set_title(f"sweep ∝ size^{exponent(some):.2f}", fontsize=9)
         bottom.set_xlabel(TITLES[name])
     grid[0, 0].set_ylabel("seconds of a sweep")

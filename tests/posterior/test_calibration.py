@@ -23,10 +23,10 @@ from tests.posterior.exact import (
     use_rates,
 )
 
-STARTS, SWEEPS = 800, 25
+STARTS, SWEEPS = 400, 20
 """Independent chains of Geweke's test, and the sweeps that each makes, with new cells before every one."""
 
-TRUTHS, DRAWS, THIN = 300, 7, 10
+TRUTHS, DRAWS, THIN = 200, 7, 8
 """Planted tables whose truth is ranked, the draws it is ranked among, and the sweeps between two of them."""
 
 FALSE_ALARM = 5e-5
