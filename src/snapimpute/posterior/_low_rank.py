@@ -151,12 +151,13 @@ class Chain:
         self._predict()
         self._draw_links()
         common = self._before(COMMON_SWEEPS) or not self.parts.thresholds
-        if self.binary or not self.ordinal.any() or common or self.cells.value is not None:
+        told = self.ordinal.any() and not self.binary and self.cells.value is None  # by the pass over thresholds
+        if not told:
             self.log_likelihood = self._log_likelihood()
         if self.ordinal.any() and not self.binary:
             if common:
-                for _ in range(3 if self.number < 3 else 1):
-                    self._move_common()
+                found = [self._move_common() for _ in range(3 if self.number < 3 else 1)]
+                self.log_likelihood = found[0] if told else self.log_likelihood
             else:
                 self._move_own(key)
         self.log_likelihood += self._choice_likelihood()
@@ -209,19 +210,19 @@ class Chain:
         self.links = self.links.with_shared(*given).with_loadings(*given)
         self.eta[at.place] += self.links.offsets(at.rater, at.item)
 
-    def _move_common(self) -> None:
-        """Take a Newton step on the common thresholds of each kind."""
+    def _move_common(self) -> float:
+        """Take a Newton step on the common thresholds of each kind; the log-likelihood before it."""
         cells = self.cells
         sums = np.zeros((3, *self.center.shape))
         factors = factors_of(self.log_factors)
 
-        def work(start: int, stop: int) -> Array:
+        def work(start: int, stop: int) -> tuple[Array, float]:
             own = np.zeros_like(sums)
             given = cells.start, cells.item, cells.symbol, cells.levels, cells.kind, self.thresholds, factors
-            threshold_slopes(start, stop, *given, *self._roots, self.eta, *own)
-            return own
+            return own, threshold_slopes(start, stop, *given, *self._roots, self.eta, *own)
 
-        for own in run_parts(work, cells.rater_parts, OPERATIONS * len(cells)):
+        found = run_parts(work, cells.rater_parts, OPERATIONS * len(cells))
+        for own, _ in found:
             sums += own
         for kind, (raters, levels) in enumerate(self.kinds):
             if levels < 2 or not raters.size:
@@ -232,6 +233,7 @@ class Chain:
             new = self.center[kind, 1:levels] + step
             self.center[kind, 1:levels] = new if (np.diff(new) > 0).all() else new - 0.9 * step
         self._make_common()
+        return float(sum(one for _, one in found))
 
     def _move_own(self, key: np.uint32) -> None:
         """Move the thresholds of each rater, then the factor that each item has on them."""

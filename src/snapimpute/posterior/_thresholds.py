@@ -233,8 +233,9 @@ def threshold_slopes(start, stop, indptr, cols, y, levels, kind, g, e, root_r, r
     """Add up the slopes of the log-likelihood in the common thresholds of each kind, and how much it bends.
 
     ``bend`` and ``mixed`` are the diagonal of minus the second derivatives, and what stands beside it. Cells more
-    than five deviations out are skipped.
+    than five deviations out are skipped there. Returns the log-likelihood.
     """
+    likelihood = np.float64(0)
     for i in range(start, stop):
         own = kind[i]
         if levels[i] == 0:
@@ -243,9 +244,10 @@ def threshold_slopes(start, stop, indptr, cols, y, levels, kind, g, e, root_r, r
             j, s = cols[p], y[p]
             size = root_r[i] * root_c[j]
             a, b = size * (e[j] * g[i, s] - eta[p]), size * (e[j] * g[i, s + 1] - eta[p])
+            p_cell = between(signed_tail(a), signed_tail(b))
+            likelihood += log(p_cell)
             if a > 5 or b < -5:
                 continue
-            p_cell = between(signed_tail(a), signed_tail(b))
             per = size * e[j] / p_cell
             at_a = per * np.float32(0.3989423) * np.exp(-np.float32(0.5) * a * a) if s > 0 else np.float32(0)
             at_b = (
@@ -256,3 +258,4 @@ def threshold_slopes(start, stop, indptr, cols, y, levels, kind, g, e, root_r, r
             bend[own, s] += at_a * (at_a - size * e[j] * a)
             bend[own, s + 1] += at_b * (at_b + size * e[j] * b)
             mixed[own, s] -= at_a * at_b
+    return likelihood
