@@ -345,6 +345,7 @@ needs_uv = pytest.mark.skipif(shutil.which("uv", path=sysconfig.get_path("script
 def test_an_environment_that_cannot_be_made_is_a_note(fake, requirements, monkeypatch):
     """Without an index: the reason is uv's, the others go on, and uv does not try again and again."""
     monkeypatch.setenv("UV_NO_INDEX", "1")
+    (requirements / "other.txt").write_text("no-such-package-of-anyone==1.5\n", encoding="utf-8")
     monkeypatch.setitem(peers.PEERS, "other", Peer("mean", "other", "for this test"))
     scores = list(run_unit("tiny", SHARE, SEED, ["other", "mean"]))
     assert scores[0].note.startswith("no environment for it: failed: error: ")
