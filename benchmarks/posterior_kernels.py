@@ -22,9 +22,9 @@ import numpy as np
 import snapimpute as si
 from common import RESULTS, save
 from posterior import Table, split
+from snapimpute.base.compiled import kernel
 from snapimpute.posterior import Posterior, Sweep, _low_rank
 from snapimpute.posterior._gram import add_cells, padded, sums_length
-from snapimpute.posterior._intervals import kernel
 from snapimpute.posterior._units import Side
 
 SWEEPS, SETTLED = 60, 25

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from snapimpute.base.random import philox
 from snapimpute.posterior import _functions as functions
 from snapimpute.posterior._intervals import LATENT, between_thresholds, fill_normal, fill_uniform, inside
-from snapimpute.posterior._random import philox
 
 
 @numba.njit

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from snapimpute.base.vectors import LANES
 from snapimpute.posterior import _asked
 from snapimpute.posterior._draws import Draws
 from snapimpute.posterior._gram import add_cells, padded, sums_length
 from snapimpute.posterior._passes import predict, split
 from snapimpute.posterior._solve import solve_space, solve_units
-from snapimpute.posterior._vectors import LANES
 
 
 def equations(width: int, cells: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:

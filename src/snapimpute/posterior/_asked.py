@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from snapimpute.base.compiled import kernel, part
 from snapimpute.base.threads import Part
 from snapimpute.posterior._functions import below
 from snapimpute.posterior._gram import padded
-from snapimpute.posterior._intervals import kernel, part
 from snapimpute.posterior._passes import predict
 
 CELLS, CELLS_AN_ITEM = 16384, 4

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from snapimpute.base.clock import Clock
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.posterior._clock import Clock
 from snapimpute.posterior.diagnostics import Candidate
 from snapimpute.posterior.fit import PosteriorFit
 

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from snapimpute.base.compiled import kernel
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
 from snapimpute.posterior._functions import LEAST, below, clipped, exp2, log
-from snapimpute.posterior._intervals import FAR_THRESHOLD, LATENT, fill_uniform, inside, kernel
+from snapimpute.posterior._intervals import FAR_THRESHOLD, LATENT, fill_uniform, inside
 
 BLOCK = 512
 """Cells of a block: its latent values and work space stay in the second cache."""

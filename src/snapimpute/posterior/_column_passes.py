@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapimpute.base.compiled import kernel
 from snapimpute.posterior._functions import below, log
 from snapimpute.posterior._intervals import (
     ACCEPT,
@@ -12,7 +13,6 @@ from snapimpute.posterior._intervals import (
     PROPOSE,
     fill_normal,
     fill_uniform,
-    kernel,
     log_ratios,
     probabilities,
     replaced,

@@ -27,8 +27,8 @@ from snapimpute.posterior._contrasts import Contrasts
 from snapimpute.posterior._intervals import FAR_THRESHOLD, between_thresholds
 from snapimpute.posterior._likelihood import log_densities, log_intervals
 from snapimpute.posterior._noise import FIRST_SHAPE, draw_noise, draw_shape
-from snapimpute.posterior._random import RELAXATION
 from snapimpute.posterior._row_means import RowMeans
+from snapimpute.posterior._units import RELAXATION
 
 THRESHOLDS_FROM = 4
 """First sweep that moves thresholds."""

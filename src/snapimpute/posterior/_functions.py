@@ -5,10 +5,9 @@ Coefficients are weighted minimax fits (Lawson's algorithm) to SciPy's values; t
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
+
+from snapimpute.base.compiled import inline
 
 FAR = np.float32(12.5)
 """Deviations beyond which a tail counts as empty: its probability, 4e-36, is still a normal float32."""
@@ -18,9 +17,6 @@ LEAST = np.float32(1e-30)
 
 _ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
 _LOG2_E, _LN_2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
-
-inline: Any = numba.njit(forceinline=True, nogil=True, fastmath=True, error_model="numpy")
-"""Small functions, always part of the loop that calls them: a call would keep it from vector code."""
 
 
 @inline

@@ -6,8 +6,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from snapimpute.posterior._intervals import kernel
-from snapimpute.posterior._vectors import LANES, Writer, intrinsic, written
+from snapimpute.base.compiled import kernel
+from snapimpute.base.vectors import LANES, Writer, intrinsic, written
 
 
 @kernel

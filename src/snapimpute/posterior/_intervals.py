@@ -5,27 +5,11 @@ Each loop writes one array, so that the compiler turns it into vector code.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
 
-from snapimpute.posterior._functions import FAR, apart, between, exp2, inline, log, quantile, signed_tail
-from snapimpute.posterior._random import as_uniform, philox
-
-kernel: Any = numba.njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
-"""Compiled without the interpreter's lock, and kept on disk for later processes."""
-
-_njit: Any = numba.njit
-part: Any = _njit(
-    nogil=True,
-    fastmath=True,
-    error_model="numpy",
-    cache=True,
-    no_cpython_wrapper=True,
-    no_cfunc_wrapper=True,
-)
-"""A part of kernels that Python never calls: it compiles in less time."""
+from snapimpute.base.compiled import inline, kernel
+from snapimpute.base.random import as_uniform, philox
+from snapimpute.posterior._functions import FAR, apart, between, exp2, log, quantile, signed_tail
 
 FAR_THRESHOLD = np.float32(1e9)
 """Stands for an infinite threshold."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapimpute.base.compiled import kernel
 from snapimpute.posterior._functions import log
-from snapimpute.posterior._intervals import kernel, probabilities, to_tails
+from snapimpute.posterior._intervals import probabilities, to_tails
 from snapimpute.posterior._thresholds import block_end, longest_block
 
 HALF_LOG_2_PI = np.float32(0.9189385332046727)

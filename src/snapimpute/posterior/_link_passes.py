@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapimpute.base.compiled import kernel
+from snapimpute.base.vectors import LANES
 from snapimpute.posterior._functions import below
-from snapimpute.posterior._intervals import kernel
 from snapimpute.posterior._passes import draw_latent, most_cells
-from snapimpute.posterior._vectors import LANES
 
 
 @kernel

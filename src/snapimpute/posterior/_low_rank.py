@@ -25,9 +25,8 @@ from snapimpute.posterior._likelihood import log_likelihood
 from snapimpute.posterior._link_passes import draw_latents
 from snapimpute.posterior._links import Links, found_links
 from snapimpute.posterior._passes import draw_items, draw_raters, predict, split
-from snapimpute.posterior._random import RELAXATION
 from snapimpute.posterior._thresholds import move_thresholds, threshold_slopes
-from snapimpute.posterior._units import RATE, Side
+from snapimpute.posterior._units import RATE, RELAXATION, Side
 
 COMMON_SWEEPS, HELD_SWEEPS, NOISE_FROM, FACTORS_FROM = 11, 10, 4, 16
 """Sweeps in which thresholds are common to all raters, in which the precision of factors is held, and from which

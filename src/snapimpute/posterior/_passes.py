@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapimpute.base.compiled import kernel, part
 from snapimpute.base.types import Array
+from snapimpute.base.vectors import LANES
 from snapimpute.posterior._gram import add_cells, sums_length, sums_of_products
-from snapimpute.posterior._intervals import ITEMS, RATERS, between_thresholds, kernel, part
+from snapimpute.posterior._intervals import ITEMS, RATERS, between_thresholds
 from snapimpute.posterior._solve import solve_space, solve_units
-from snapimpute.posterior._vectors import LANES
 
 
 def split(numbers: Array) -> tuple[Array, Array]:

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from snapimpute.base.clock import Clock
 from snapimpute.base.files import stored
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.posterior._clock import Clock
 from snapimpute.posterior._convergence import split_r_hat, together
 from snapimpute.posterior._samplers import FEWEST_DRAWS, Sampler
 from snapimpute.posterior._table import Frame

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from snapimpute.posterior._intervals import fill_normal, kernel, part
-from snapimpute.posterior._vectors import LANES, Writer, intrinsic, written
+from snapimpute.base.compiled import kernel, part
+from snapimpute.base.vectors import LANES, Writer, intrinsic, written
+from snapimpute.posterior._intervals import fill_normal
 
 ROWS = 4
 """Rows of a Cholesky factor that are computed together."""

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapimpute.base.compiled import kernel, part
 from snapimpute.posterior._functions import between, log, signed_tail
-from snapimpute.posterior._intervals import (
-    ACCEPT,
-    PROPOSE,
-    fill_normal,
-    fill_uniform,
-    kernel,
-    log_probabilities,
-    part,
-    to_tails,
-)
+from snapimpute.posterior._intervals import ACCEPT, PROPOSE, fill_normal, fill_uniform, log_probabilities, to_tails
 
 BLOCK = 1024
 """Cells of a block, and more where a rater has more."""

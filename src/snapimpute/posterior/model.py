@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from snapimpute.base.clock import Clock
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
@@ -18,7 +19,6 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._answers import LowRankAnswers
 from snapimpute.posterior._checkpoint import RunFile
 from snapimpute.posterior._choice import Progress, choose
-from snapimpute.posterior._clock import Clock
 from snapimpute.posterior._completion import Completion
 from snapimpute.posterior._features import MASK_FEATURES, side_maps
 from snapimpute.posterior._given import Sides, further_features, given_features

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapimpute.posterior._functions import inline
+from snapimpute.base.compiled import inline
 
 _MULTIPLIER, _WEYL, _LOW = np.uint64(0xD256D193), np.uint64(0x9E3779B9), np.uint64(0xFFFFFFFF)
-
-RELAXATION = -0.7
-"""Correlation of normal numbers with those of the sweep before, given everything else.
-
-A negative one puts them on the other side of their mean (Adler 1981, over-relaxation), so that errors cancel in
-averages over sweeps: half as many are as good. Closer to −1 precisions hardly move.
-"""
 
 
 @inline
