@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import psi
 
 import snapimpute as si
+from snapimpute.data import answers as answers_module
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior import Posterior, PosteriorFit
-from snapimpute.posterior import fit as fit_module
 from snapimpute.posterior._answers import KEPT_LINKS, CovarianceAnswers, LowRankAnswers
 from snapimpute.posterior._covariance import CovarianceDraw
 from snapimpute.posterior._features import side_maps
@@ -123,11 +123,11 @@ def test_what_cannot_be_drawn_is_refused(monkeypatch):
         fit.draw(0)
     with pytest.raises(ValueError, match="rows and cols belong together"):
         fit.draw(2, rows=[0])
-    monkeypatch.setattr(fit_module, "MOST_CELLS", 500)
+    monkeypatch.setattr(answers_module, "MOST_CELLS", 500)
     with pytest.raises(ValueError, match="take them one by one from iter_draws"):
         fit.draw(30)
     assert next(fit.iter_draws(30, [0], [0])).shape == (1,)
-    monkeypatch.setattr(fit_module, "MOST_CELLS", 400)
+    monkeypatch.setattr(answers_module, "MOST_CELLS", 400)
     with pytest.raises(ValueError, match="name the rows and cols to draw"):
         fit.draw(1)
 
