@@ -28,7 +28,7 @@ STOREYS = [
     ["backends"],
     ["problem"],
     ["solvers"],
-    ["posterior"],
+    ["posterior", "mosaic"],
     ["evaluation"],
     ["estimator"],
     ["views"],

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from snapimpute.estimator.shortcuts import complete, load
     from snapimpute.evaluation import baselines, metrics
     from snapimpute.linalg import LowRank
+    from snapimpute.mosaic import Mosaic, MosaicFit
     from snapimpute.penalties import (
         L0,
         L1,
@@ -55,6 +56,8 @@ _NAMES = {
     "Nominal": "data.alphabet",
     "Observations": "data.observations",
     "LowRank": "linalg",
+    "Mosaic": "mosaic",
+    "MosaicFit": "mosaic",
     "Posterior": "posterior",
     "PosteriorFit": "posterior",
     "Problem": "problem",
@@ -101,6 +104,8 @@ __all__ = [
     "LogSum",
     "LowRank",
     "Lp",
+    "Mosaic",
+    "MosaicFit",
     "Nominal",
     "Nuclear",
     "Observations",

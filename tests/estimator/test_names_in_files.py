@@ -13,6 +13,8 @@ import pytest
 import snapimpute as si
 from snapimpute.base.files import file_form, stored
 from snapimpute.estimator import files as model_io
+from snapimpute.mosaic._checkpoint import Snapshot
+from snapimpute.mosaic._run import RunState as MosaicState
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.posterior._row_means import RowMeans
 from snapimpute.posterior._run import RunState
@@ -56,6 +58,18 @@ PINNED: dict[str, str] = {
     "low-rank matrix": "U s V",
     "model": "schema scale x base shown offsets discrete shrink rule log_odds",
     "model specification": "alphabet spectral discrete center weights damping theta",
+    "mosaic": "classes order strands rounds starts groups positions random_state",
+    "mosaic diagnostics": "settings answers excess held_out",
+    "mosaic fit": "columns observations settings lines answers classes kept turns history status diagnostics pool",
+    "mosaic line": "order begins jumps weight linked",
+    "mosaic pair classes": "theta alpha rho",
+    "mosaic round": "start stage number log_likelihood excess seconds left",
+    "mosaic run": "start stage number classes strands lines finished total latest samples kept turns history spent",
+    "mosaic settings": "order strands classes starts rounds skipped others iterations",
+    "mosaic single classes": "theta alpha rho used",
+    "mosaic snapshot": "settings tried run",
+    "mosaic strands": "packed columns start",
+    "mosaic trial": "settings loss error seconds",
     "nominal alphabet": "symbols labels",
     "objective terms": "fit spectral discrete constrained",
     "observations": "rows cols values shape row_labels col_labels",
@@ -152,6 +166,7 @@ def declared() -> dict[str, type]:
         **model_io._known(),
         **known_by_name(losses),
         **known_by_name((RunState, LowRankState, CovarianceState, RowMeans)),
+        **known_by_name((MosaicState, Snapshot)),
     }
 
 

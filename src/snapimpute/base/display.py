@@ -98,13 +98,13 @@ def _fit(imputer: Any) -> list[tuple[str, str]]:
 
 
 def _draws(imputer: Any) -> list[tuple[str, str]]:
-    """Tell of a fit by draws: if it has settled, and how exact it is."""
-    settled, *rest = str(imputer.diagnostics_).splitlines()
+    """Tell of a fit by an engine: what its diagnostics say."""
+    first, *rest = str(imputer.diagnostics_).splitlines()
     return [
         ("symbols", _short(_alphabets(imputer.alphabet_))),
-        ("sweeps", f"{imputer.n_iter_:,}"),
+        ("steps" if "stage" in imputer.history_ else "sweeps", f"{imputer.n_iter_:,}"),
         ("status", str(imputer.status_)),
-        ("run", settled),
+        ("run", first),
         *(("", line) for line in rest),
     ]
 

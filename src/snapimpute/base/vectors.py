@@ -64,9 +64,23 @@ class Writer:
 
     def spread(self, value: Any) -> Any:
         """A vector that has one number in every lane."""
-        undefined = ir.Constant(_VECTOR, ir.Undefined)
+        undefined = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
         single = self.builder.insert_element(undefined, value, ir.Constant(_WHERE, 0))
         return self.builder.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(_WHERE, LANES), [0] * LANES))
+
+    def equal(self, pointer: Any, at: Any, value: Any) -> Any:
+        """Tell of sixteen bytes from a position on which are equal to those of a vector."""
+        kind = ir.VectorType(ir.IntType(8), LANES).as_pointer()
+        place = self.builder.bitcast(self.builder.gep(pointer, [self.index(at)]), kind)
+        return self.builder.icmp_unsigned("==", self.builder.load(place, align=1), value)
+
+    def choose(self, which: Any, a: Any, b: Any) -> Any:
+        """Take a where a lane of ``which`` is true, else b."""
+        return self.builder.select(which, a, b)
+
+    def put(self, value: Any, pointer: Any, at: Any) -> None:
+        """Store one element."""
+        self.builder.store(value, self.builder.gep(pointer, [self.index(at)]))
 
     def pick(self, a: Any, b: Any, lanes: Sequence[int]) -> Any:
         """Sixteen of the lanes of two vectors."""
@@ -92,6 +106,14 @@ class Writer:
         """Give a vector of zeros."""
         return ir.Constant(_VECTOR, [0.0] * LANES)
 
+    def ones(self) -> Any:
+        """Give a vector of ones."""
+        return ir.Constant(_VECTOR, [1.0] * LANES)
+
+    def position(self, value: Any) -> Variable:
+        """Give a position that a loop may change."""
+        return Variable(self.builder, cgutils.alloca_once_value(self.builder, self.index(value)))
+
     def zero(self) -> Any:
         """Give the number 0."""
         return ir.Constant(_FLOAT, 0.0)
@@ -100,7 +122,30 @@ class Writer:
         """1/√x in each lane."""
         kind = ir.FunctionType(_VECTOR, [_VECTOR])
         root = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.sqrt.v{LANES}f32")
-        return self.builder.fdiv(ir.Constant(_VECTOR, [1.0] * LANES), self.builder.call(root, [value]))
+        return self.builder.fdiv(self.ones(), self.builder.call(root, [value]))
+
+    def total(self, value: Any) -> Any:
+        """Sum of all lanes."""
+        kind = ir.FunctionType(_FLOAT, [_FLOAT, _VECTOR])
+        add = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.vector.reduce.fadd.v{LANES}f32")
+        return self.builder.call(add, [self.zero(), value], fastmath=("reassoc",))
+
+    def over(self, a: Any, b: Any) -> Any:
+        """Quotient in each lane."""
+        return self.builder.fdiv(a, b)
+
+    def sum(self, a: Any, b: Any) -> Any:
+        """Sum in each lane."""
+        return self.builder.fadd(a, b)
+
+    def difference(self, a: Any, b: Any) -> Any:
+        """Difference in each lane."""
+        return self.builder.fsub(a, b)
+
+    def add_number(self, value: Any, pointer: Any, at: Any) -> None:
+        """Add to one element."""
+        place = self.builder.gep(pointer, [self.index(at)])
+        self.builder.store(self.builder.fadd(self.builder.load(place), value), place)
 
     def smaller(self, a: Any, b: Any) -> Any:
         """Smaller of two positions."""

@@ -230,7 +230,7 @@ def _compared(
 
 def _plain(imputer: SnapImputer, choice: Choice | None) -> TunedSpec | None:
     """Return the best specification without a discrete penalty; None if that was fitted."""
-    if imputer._tuned is None:  # the posterior has no penalty
+    if imputer._tuned is None:  # engines have no penalty
         return None
     verdict = None if choice is None else choice.verdict
     lam = imputer.lam_ if verdict is None else verdict.plain.lam

@@ -27,14 +27,23 @@ from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, 
 from snapimpute.estimator._update import grown_labels, merged, new_cells
 from snapimpute.estimator.choice import Choice, Metric, Verdict
 from snapimpute.estimator.decide import Decide, check_confidence, check_decide
+from snapimpute.estimator.engines import (
+    Decision,
+    EngineFit,
+    EngineModel,
+    ended,
+    engine_of,
+    fit_engine,
+    update_engine,
+)
 from snapimpute.estimator.files import write_model
 from snapimpute.estimator.model import Model, Predictions
 from snapimpute.estimator.offsets import Center
-from snapimpute.estimator.posterior import Decision, PosteriorModel, ended, engine_of
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
+from snapimpute.mosaic import Mosaic, MosaicDiagnostics
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.posterior import Diagnostics, Posterior, PosteriorFit
+from snapimpute.posterior import Diagnostics, Posterior
 from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver
 
 logger = logging.getLogger("snapimpute")
@@ -56,12 +65,13 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         labels from lowest to highest, ``["low", "mid", "high"]``. A dict by the
         name or position of columns, or a list with one entry for each, gives
         columns their own; None there is a column of any numbers. `Nominal` holds
-        categories without order, for ``method="posterior"``. "infer" looks
+        categories without order, not for the proximal method. "infer" looks
         at the values; ``alphabet_`` is what it found. Required.
-    method : {"proximal", "posterior"} or Posterior
+    method : {"proximal", "posterior", "mosaic"}, Posterior or Mosaic
         Model of the table: low rank by proximal gradient, as in the paper, with the
-        parameters below; or draws from an ordinal `Posterior`, whose probabilities
-        need no calibration and which has parameters of its own.
+        parameters below; draws from an ordinal `Posterior`, whose probabilities
+        need no calibration; or a `Mosaic`, for columns that stand in an order. The
+        last two have parameters of their own.
     spectral : {"nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad", "rank"} or SpectralPenalty
         What favours low rank: the nuclear norm, the log-sum penalty with
         θ = √λ, the capped ℓ1 with θ = 2λ, the truncated nuclear norm with r = 3
@@ -122,10 +132,11 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Seed of the held-out cells and of the solver: same seed, same result.
     callback : callable, optional
         Called in every iteration of the last fit, as in `solve`; with the posterior, with each
-        `posterior.Sweep`.
+        `posterior.Sweep`; with the mosaic, with each `mosaic.Round`.
     progress : callable, optional
         Called with each `tuning.Candidate` as it is scored; with the posterior, with each
-        `posterior.Candidate`. ``progress=print, callback=print`` shows them.
+        `posterior.Candidate`; with the mosaic, with each `mosaic.Trial`.
+        ``progress=print, callback=print`` shows them.
 
     Attributes
     ----------
@@ -143,7 +154,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     center_, damping_
         What was subtracted, and the damping of row and column biases.
     diagnostics_ : Diagnostics or None
-        Figures that tell if a posterior has settled; None with other methods.
+        Figures that tell if a posterior has settled, or what a mosaic has chosen; None with the proximal method.
     verdict_ : Verdict or None
         Whether discreteness beat rounding on the held-out cells, by how much, and how sure that is.
     solver_, solver_why_ : str
@@ -203,7 +214,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self,
         alphabet: Any = None,
         *,
-        method: str | Posterior = "proximal",
+        method: str | Posterior | Mosaic = "proximal",
         spectral: str | SpectralPenalty = "nuclear",
         discrete: str | DiscretePenalty | None = "l1",
         weights: Weights = None,
@@ -309,11 +320,10 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if engine is None:
             refuse_features(*data.features)
             tuned, stopped = self._settled(data, manner)
-            fitted: Fitted | PosteriorFit = fit_table(data, tuned, manner, stopped=stopped)
+            fitted: Fitted | EngineFit = fit_table(data, tuned, manner, stopped=stopped)
         else:
-            rows, columns = data.features
-            told: dict[str, Any] = {"callback": self.callback, "progress": self.progress}
-            fitted = engine.fit(data.observed, data.schema, row_features=rows, column_features=columns, **told)
+            told = {"callback": self.callback, "progress": self.progress}
+            fitted = fit_engine(engine, data.observed, data.schema, data.features, **told)
         labelled = given if isinstance(given, Observations) else None
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
@@ -357,22 +367,22 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             random_state=self.random_state,
         )
 
-    def _keep(self, fitted: Fitted | PosteriorFit, schema: ColumnSchema) -> None:
+    def _keep(self, fitted: Fitted | EngineFit, schema: ColumnSchema) -> None:
         if isinstance(fitted, Fitted):
             self._keep_proximal(fitted)
         else:
-            self._keep_posterior(fitted, schema)
+            self._keep_engine(fitted, schema)
 
-    def _keep_posterior(self, fit: PosteriorFit, schema: ColumnSchema) -> None:
+    def _keep_engine(self, fit: EngineFit, schema: ColumnSchema) -> None:
         manner = self._manner()
-        model = PosteriorModel(schema, fit, Decision(manner.decide, manner.min_confidence))
+        model = EngineModel(schema, fit, Decision(manner.decide, manner.min_confidence))
         self._tuned: TunedSpec | None = None
-        self._model: Model | PosteriorModel = model
+        self._model: Model | EngineModel = model
         self._observed = fit.observations
         self.alphabet_, self.scale_ = schema.by_column, model.scale
         self.choice_: Choice | None = None
         self.verdict_: Verdict | None = None
-        self.diagnostics_: Diagnostics | None = fit.diagnostics
+        self.diagnostics_: Diagnostics | MosaicDiagnostics | None = fit.diagnostics
         (self.n_iter_, self.history_), self.status_ = ended(fit), fit.status
         if fit.status.code == "interrupted":  # the draws so far are kept
             raise KeyboardInterrupt(fit.status.message)
@@ -604,11 +614,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
         engine, model = engine_of(self), self._model
         of_rows, of_cols = further_sides(self._observed.shape, observed.shape, labels, row_features, column_features)
-        fitted: Fitted | PosteriorFit
-        if isinstance(model, PosteriorModel):
-            fitted = (engine or Posterior()).update(
-                model.fit, observed, row_features=of_rows, column_features=of_cols, callback=self.callback
-            )
+        fitted: Fitted | EngineFit
+        if isinstance(model, EngineModel):
+            fitted = update_engine(engine, model.fit, observed, (of_rows, of_cols), callback=self.callback)
         elif self._tuned is not None:
             refuse_features(of_rows, of_cols)
             fitted = fit_further(model, self._tuned, observed, self._manner())

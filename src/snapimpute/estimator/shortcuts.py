@@ -12,6 +12,7 @@ from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.estimator.offsets import Center
 from snapimpute.estimator.spec import Weights
 from snapimpute.estimator.tuned import Strength
+from snapimpute.mosaic import Mosaic
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.posterior import Posterior
 from snapimpute.solvers import AlphabetTerm, Precision, Solver
@@ -20,7 +21,7 @@ from snapimpute.solvers import AlphabetTerm, Precision, Solver
 class ImputerParameters(TypedDict, total=False):
     """The parameters of `SnapImputer` besides the alphabet, for functions that take them by keyword."""
 
-    method: str | Posterior
+    method: str | Posterior | Mosaic
     spectral: str | SpectralPenalty
     discrete: str | DiscretePenalty | None
     weights: Weights

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from snapimpute.data.datasets.base import Dataset, DatasetUnavailable, cache_dir
 from snapimpute.data.datasets.bookcrossing import book_crossing
 from snapimpute.data.datasets.bundled import CONGRESSES, senate_votes
+from snapimpute.data.datasets.mosaics import MosaicTable, mosaic_genotypes
 from snapimpute.data.datasets.movielens import movielens_100k
 from snapimpute.data.datasets.movielens_1m import movielens_1m_top501
 from snapimpute.data.datasets.movielens_features import MovieLensFeatures, movielens_100k_features
@@ -23,12 +24,14 @@ __all__ = [
     "Dataset",
     "DatasetUnavailable",
     "Entry",
+    "MosaicTable",
     "MovieLensFeatures",
     "Synthetic",
     "book_crossing",
     "cache_dir",
     "load",
     "low_rank_alphabet",
+    "mosaic_genotypes",
     "movielens_1m_top501",
     "movielens_100k",
     "movielens_100k_features",
