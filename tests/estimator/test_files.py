@@ -24,6 +24,7 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import files as model_io
 from snapimpute.estimator.spec import ModelSpec
 from snapimpute.estimator.tuning import Choice
+from snapimpute.solvers.checkpoint import checksum
 from snapimpute.solvers.serialise import Decoder, Encoder
 
 pytestmark = pytest.mark.slow
@@ -336,7 +337,7 @@ def rewritten(model: pathlib.Path, path: pathlib.Path, **head: str) -> pathlib.P
     tensors = load_file(model)
     new = old | head
     if "sha256" not in head:
-        new["sha256"] = model_io.checksum(new["tree"], tensors)
+        new["sha256"] = checksum(new["tree"], tensors)
     save_file(tensors, path, metadata=new)
     return path
 

@@ -68,7 +68,7 @@ PINNED: dict[str, str] = {
     "mosaic settings": "order strands classes starts rounds skipped others iterations",
     "mosaic single classes": "theta alpha rho used",
     "mosaic snapshot": "settings tried run",
-    "mosaic strands": "packed columns start",
+    "mosaic strands": "packed columns start binary",
     "mosaic trial": "settings loss error seconds",
     "nominal alphabet": "symbols labels",
     "objective terms": "fit spectral discrete constrained",

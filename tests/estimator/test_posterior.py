@@ -92,7 +92,10 @@ def test_it_works_as_an_estimator(table):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"method": "gibbs"}, "method must be 'proximal', 'posterior', or a Posterior with its parameters"),
+        (
+            {"method": "gibbs"},
+            "method must be 'proximal', 'posterior', 'mosaic', or a Posterior or Mosaic with its parameters",
+        ),
         ({"method": "posterior", "lam": 2.0}, r"lam=2.0 belongs to the proximal method, not to method='posterior'"),
         ({"method": "posterior", "backend": "torch"}, "backend='torch' belongs to the proximal method"),
     ],

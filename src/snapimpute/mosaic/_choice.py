@@ -162,7 +162,7 @@ class Choice:
         square = associations(some.symbols, some.nominal)
         if neighbours_tell(square, np.arange(square.shape[0]), np.arange(square.shape[0]) == 0, self.seed):
             return ["given"]
-        return [None, "found"] if 8 <= columns <= MOST_ORDERED else [None]
+        return [None, "given", "found"] if 8 <= columns <= MOST_ORDERED else [None, "given"]
 
     def _strands(self) -> list[int]:
         if self.wishes.strands != "auto":

@@ -54,6 +54,10 @@ class Classes(ABC):
     alpha: NDArray[np.float32]
     rho: NDArray[np.float32]
 
+    def __post_init__(self) -> None:
+        for name in ("theta", "alpha", "rho"):  # kernels walk through memory
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), np.float32))
+
     @classmethod
     @abstractmethod
     def begin(cls, panel: Panel, classes: int, seed: int) -> Self:

@@ -147,7 +147,7 @@ class Table:
 
     def along(self, line: Line) -> Panel:
         """Return the symbols along a line."""
-        return Panel(np.ascontiguousarray(self.symbols[:, line.order]), self.levels[line.order], line)
+        return Panel(self.symbols[:, line.order], self.levels[line.order], line)
 
     def from_line(self, panel: Panel, answers: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return answers by the missing cells of a line in the order of the table's."""
@@ -193,6 +193,9 @@ class Panel:
     symbols: NDArray[np.uint8]
     levels: NDArray[np.int64]
     line: Line
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbols", np.ascontiguousarray(self.symbols, np.uint8))
 
     @property
     def shape(self) -> tuple[int, int]:

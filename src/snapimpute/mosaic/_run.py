@@ -27,6 +27,9 @@ WATCHED = 2000
 EXCESS_LOSS = 0.001
 """Log loss that further starts or rounds could still win, at most, where their number is chosen."""
 
+SINGLE_EXCESS_LOSS = 0.00025
+"""The same with a single start, whose rounds follow from each other and so differ less than they should."""
+
 LEAST_SAMPLES = 4
 """Answers from which their spread is believed."""
 
@@ -77,7 +80,7 @@ class Round:
 Callback = Callable[[Round], Any]
 
 
-@stored("mosaic strands", "packed", "columns", "start")
+@stored("mosaic strands", "packed", "columns", "start", "binary")
 @dataclass(frozen=True, eq=False)
 class KeptStrands:
     """Strands of one round. Those of 0 and 1 take a bit for each cell.
@@ -88,24 +91,25 @@ class KeptStrands:
     columns : int
     start : int
         The start that they come from, with its classes and its line.
+    binary : bool
+        True if eight cells share a byte.
     """
 
     packed: NDArray[np.uint8]
     columns: int
     start: int
+    binary: bool
 
     @classmethod
     def of(cls, strands: Strands, start: int) -> KeptStrands:
         """Pack strands."""
-        binary = strands.max(initial=0) <= 1
-        return cls(np.packbits(strands, axis=1) if binary else strands, strands.shape[1], start)
+        binary = bool(strands.max(initial=0) <= 1)
+        return cls(np.packbits(strands, axis=1) if binary else strands, strands.shape[1], start, binary)
 
     @property
     def strands(self) -> Strands:
         """The strands, one in each row."""
-        if self.packed.shape[1] == self.columns and self.columns > 1:
-            return self.packed
-        return np.unpackbits(self.packed, axis=1, count=self.columns)
+        return np.unpackbits(self.packed, axis=1, count=self.columns) if self.binary else self.packed
 
 
 @stored(
@@ -277,19 +281,16 @@ class Run:
 
     def _next_start(self) -> None:
         state = self.state
-        state.start, state.stage, state.number, state.classes, state.strands = (
-            state.start + 1,
-            "classes",
-            0,
-            None,
-            None,
-        )
+        state.start, state.stage, state.number = state.start + 1, "classes", 0
+        state.classes = state.strands = None
+        self._follow(state.start)
         if self._exact:
             state.start = self.settings.starts
 
     @property
     def _exact(self) -> bool:
-        return self.until_exact and self.excess() <= EXCESS_LOSS
+        most = EXCESS_LOSS if self.settings.starts > 1 else SINGLE_EXCESS_LOSS
+        return self.until_exact and self.excess() <= most
 
     def _left(self, clock: Clock) -> float:
         """Estimate the seconds that are left, by the seconds of the steps of each stage so far."""
@@ -317,7 +318,9 @@ class Run:
         try:
             while not self.over:
                 if clock.over and self.state.history:
-                    return self._stopped("the time is over")
+                    return self._stopped(
+                        "the time is over", "" if self.count else "No start was finished: raise time_limit."
+                    )
                 done = self.step(clock)
                 if callback is not None and callback(done) is True:
                     return self._stopped("the callback asked for it")
@@ -329,11 +332,10 @@ class Run:
             return Status(
                 "interrupted", f"Interrupted after {len(self.state.history)} steps; the best so far is kept."
             )
-        excess = self.excess()
-        if self.until_exact and excess <= EXCESS_LOSS:
-            return Status("converged", f"More answers would lower the log loss by {excess:.2g} at most.")
+        if self._exact:
+            return Status("converged", f"More answers would lower the log loss by {self.excess():.2g} at most.")
         return Status("max_iter", f"All {len(self.state.history)} steps are made.")
 
-    def _stopped(self, reason: str) -> Status:
-        made, advice = len(self.state.history), "" if self.count else "No start was finished: raise time_limit."
+    def _stopped(self, reason: str, advice: str = "") -> Status:
+        made = len(self.state.history)
         return Status("stopped", f"Stopped after {made} step{'s' * (made != 1)}: {reason}.", advice)

@@ -46,8 +46,8 @@ class Mosaic:
         Number of classes; "auto" chooses it on held-out cells where classes answer, and takes 20 where rows copy.
     order : {"auto", "given", "found"} or None
         Order of the columns: the one given, one that is found by their correlations, or None for latent classes.
-        "auto" takes the given one if neighbours tell more of each other than random columns; else held-out cells
-        decide between the two others.
+        "auto" takes the given one if neighbours surely tell more of each other than random columns; else held-out
+        cells decide, and an order has to win clearly.
     strands : {"auto", 1, 2}
         Strands of a row. With two, each of 0 and 1, symbols add up: 0, 1, 2. "auto" lets held-out cells decide
         where the alphabet allows it.
