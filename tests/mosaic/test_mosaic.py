@@ -226,6 +226,19 @@ def test_planted_phases_come_back(name):
     assert switches / pairs < {"copying": 0.08, "classes": 0.15}[name]
 
 
+def test_phases_are_those_of_most_rounds():
+    """Where the last round alone has a piece the other way round, the phases follow the rounds before."""
+    fit = fitted("copying")
+    last = fit.kept[-1]
+    turned = last.strands.copy()
+    turned[8, 30:], turned[9, 30:] = last.strands[9, 30:], last.strands[8, 30:]
+    assert (turned != last.strands).any()
+    other = replace(fit, kept=(*fit.kept[:-1], KeptStrands.of(turned, last.start)))
+    row, same = fit.strands()[4], other.strands()[4]
+    sides = row[0] != row[1]
+    assert_array_equal(same[0, sides] == row[0, sides], np.full(sides.sum(), same[0, sides][0] == row[0, sides][0]))
+
+
 def test_phases_need_two_strands():
     """A row of one strand has no phase."""
     with pytest.raises(ValueError, match="each row has one strand"):

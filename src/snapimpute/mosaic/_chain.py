@@ -17,11 +17,11 @@ from snapimpute.mosaic._nearest import nearest
 from snapimpute.mosaic._pairs import MISSING
 from snapimpute.mosaic._panel import Panel
 
-WRONG = 0.001
+WRONG = 0.0002
 """Probability that a strand shows another symbol than it copies."""
 
-FEWER_JUMPS = 5.0
-"""A strand jumps so many times less often between all strands than between classes."""
+FEWER_JUMPS, FEWER_PHASED = 5.0, 3.0
+"""A strand jumps so many times less often between all strands than between classes, and between a few near ones."""
 
 PHASED_BY = 30
 """Strands of other rows that a row is phased by: half of them near its first strand, half near its second."""
@@ -106,7 +106,8 @@ class Chain:
         donors = nearest(self.strands, pool.strands, count, own=pool.own, each=2, key=key)
         alpha = np.full((n, count), 1 / count, np.float32)
         nothing = np.zeros((0, 0), np.float32)
-        return drawn_pairs(self.panel, nothing, alpha, self.classes.rho, pool.strands, donors, WRONG, key)
+        rho = np.where(self.panel.line.begins, 1.0, self.classes.rho / np.float32(FEWER_PHASED))
+        return drawn_pairs(self.panel, nothing, alpha, rho, pool.strands, donors, WRONG, key)
 
     def fill(self, answers: Answers) -> None:
         """Add the chances of the symbols in the missing cells, given the strands."""

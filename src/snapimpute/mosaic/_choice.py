@@ -28,8 +28,8 @@ from snapimpute.mosaic._settings import (
 
 logger = logging.getLogger("snapimpute")
 
-SAMPLE_ROWS, SAMPLE_COLUMNS = 1000, 800
-"""Rows and columns of the piece that short runs look at, at most."""
+SAMPLE_ROWS, SAMPLE_COLUMNS, SAMPLE_CELLS = 1000, 800, 300_000
+"""Rows and columns of the piece that short runs look at, at most; more rows of narrow tables, up to so many cells."""
 
 HELD_OUT, MOST_HELD_OUT, ENOUGH = 0.1, 0.25, 1000
 """Share of the known cells that short runs are scored on: more where these are few, until there are enough."""
@@ -41,7 +41,7 @@ FIRST_CLASSES = 8
 CLASSES = (2, 3, 4, 6, 8, 12, 20, 30)
 """Numbers of classes that are tried, upwards, until two in a row are no better."""
 
-TRIAL_ITERATIONS, TRIAL_ROUNDS, TRIAL_STARTS = 10, 4, 3
+TRIAL_ITERATIONS, TRIAL_ROUNDS, TRIAL_STARTS = 10, 4, 5
 """Iterations and rounds of copying in a short run; and starts, where it is one for the number of classes."""
 
 SCALES = np.linspace(0.2, 2.0, 19)
@@ -257,7 +257,7 @@ class Choice:
     def _piece(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and columns of a piece of a large table: random rows, neighbouring columns."""
         (m, n), rng = table.symbols.shape, np.random.default_rng(self.seed)
-        rows = np.sort(rng.permutation(m)[:SAMPLE_ROWS])
+        rows = np.sort(rng.permutation(m)[: max(SAMPLE_ROWS, SAMPLE_CELLS // min(n, SAMPLE_COLUMNS))])
         order = self.places.lines("given", table, 0)[0].order if self.places.given else np.arange(n)
         first = int(rng.integers(0, max(n - SAMPLE_COLUMNS, 0) + 1))
         return rows, order[first : first + SAMPLE_COLUMNS]
