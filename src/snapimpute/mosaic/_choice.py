@@ -53,8 +53,8 @@ SURE = 1.0
 FOUND_STARTS = 2
 """Times as many starts where the order is found: each has an order of its own."""
 
-MOST_ORDERED = 5000
-"""Columns among which an order is looked for, at most."""
+LEAST_ORDERED, MOST_ORDERED = 8, 5000
+"""Columns among which an order is looked for, at least and at most."""
 
 Progress = Callable[["Trial"], object]
 
@@ -146,7 +146,29 @@ class Choice:
             return usual
         return self._copying(usual)
 
+    def trials(self) -> tuple[Table, list[Settings]]:
+        """Return the piece that short runs look at, and the first ones: those that are made in any case."""
+        usual = self._usual()
+        if not self._decides(usual):
+            return self.table, []
+        first = [replace(usual, order=order, strands=strands, rounds=0, skipped=0) for order, strands in self._open]
+        if self.wishes.rounds == "auto" and self._can_copy(usual):
+            copying = self._copying(usual)
+            first.append(replace(copying, rounds=min(TRIAL_ROUNDS, copying.rounds)))
+        short = [replace(one, starts=1, iterations=TRIAL_ITERATIONS) for one in first]
+        return self.table.sample(*self._piece(self.table)), short
+
     # ---------------------------------------------------------------- what is open
+    @property
+    def _copies(self) -> bool:
+        """Tell whether rows have to copy."""
+        return self.wishes.rounds not in ("auto", 0)
+
+    def _decides(self, usual: Settings) -> bool:
+        """Tell whether anything is open."""
+        copying = self.wishes.rounds == "auto" and self._can_copy(usual)
+        return len(self._open) > 1 or copying or (self.wishes.classes == "auto" and not self._copies)
+
     @property
     def _rows(self) -> int:
         return int(self.table.symbols.shape[0])
@@ -162,7 +184,8 @@ class Choice:
         square = associations(some.symbols, some.nominal)
         if neighbours_tell(square, np.arange(square.shape[0]), np.arange(square.shape[0]) == 0, self.seed):
             return ["given"]
-        return [None, "given", "found"] if 8 <= columns <= MOST_ORDERED else [None, "given"]
+        known: list[Order] = ["given", "found"] if LEAST_ORDERED <= columns <= MOST_ORDERED else ["given"]
+        return known if self._copies else [None, *known]
 
     def _strands(self) -> list[int]:
         if self.wishes.strands != "auto":
@@ -179,8 +202,7 @@ class Choice:
         wish = self.wishes.classes
         classes = min(FIRST_CLASSES, self._most_classes()) if wish == "auto" else int(wish)
         usual = Settings(self._open[0][0], self._open[0][1], classes, self._starts(CLASS_STARTS))
-        wants = self.wishes.rounds not in ("auto", 0)
-        return self._copying(usual) if wants and usual.order is not None else usual
+        return self._copying(usual) if self._copies and usual.order is not None else usual
 
     def _starts(self, usual: int) -> int:
         return usual if self.wishes.starts == "auto" else int(self.wishes.starts)
@@ -211,20 +233,18 @@ class Choice:
     def _better(self, usual: Settings) -> Iterator[Settings]:
         """Yield the best settings so far, each time something more is settled."""
         auto_rounds, auto_classes = self.wishes.rounds == "auto", self.wishes.classes == "auto"
-        copies = usual.rounds > 0
-        decides = len(self._open) > 1 or (auto_rounds and self._can_copy(usual)) or (auto_classes and not copies)
-        if not decides or not self._prepared():
+        if not self._decides(usual) or not self._prepared():
             yield usual
             return
         best, least = usual, np.full(1, math.inf)
-        if len(self._open) > 1 or not copies:
+        if len(self._open) > 1 or not self._copies:
             for order, strands in self._open:
                 one = replace(usual, order=order, strands=strands, rounds=0, skipped=0)
                 losses = self._losses(one)
                 sure = SURE if order != best.order else 0.0
                 if losses is not None and (least.size != losses.size or _gain(least, losses) > sure):
                     best, least = one, losses
-            best = self._copying(best) if copies and best.order is not None else best
+            best = self._copying(best) if self._copies and best.order is not None else best
             yield best
         if auto_rounds and self._can_copy(best):
             copying = self._copying(best)

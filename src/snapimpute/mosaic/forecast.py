@@ -53,12 +53,17 @@ class MosaicForecast:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, table: Table, settings: Settings, *, timed: bool) -> MosaicForecast:
-        """Forecast a fit."""
+    def of(
+        cls, table: Table, settings: Settings, trials: tuple[Table, list[Settings]], *, timed: bool
+    ) -> MosaicForecast:
+        """Forecast a fit, with the short runs before it."""
         parts = memory_of(table, settings)
         saved = parts["answers"] // 3 + parts["draws"]
         m, n = table.symbols.shape
-        seconds = seconds_of(table, settings) if timed else None
+        seconds = None
+        if timed:
+            piece, short = trials
+            seconds = seconds_of(table, settings) + sum(seconds_of(piece, one) for one in short)
         return cls((m, n), settings, parts, saved, available_memory(), seconds)
 
     @property
@@ -112,8 +117,7 @@ def memory_of(table: Table, settings: Settings) -> dict[str, int]:
         "answers": 4 * hidden * (3 * (symbols - 1) + 2),
         "passes": passes + (PARTS + 2) * counts + 2 * counts,
         "strands": 5 * strands * n * (settings.rounds > 0),
-        "copying": (n * (copied if strands <= COPIED else NEAR * threads) + 16 * 2**20 * threads)
-        * (settings.rounds > 0),
+        "copying": (n * copied + 16 * 2**20 * threads) * (settings.rounds > 0),
         "draws": kept * strands * n // 8,
     }
 

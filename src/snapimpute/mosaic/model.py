@@ -180,16 +180,10 @@ class Mosaic:
             return self._forecast(self._table(observations, schema)[0], timed=timed)
 
     def _forecast(self, table: Table, *, timed: bool) -> MosaicForecast:
-        rows = table.symbols.shape[0]
         wishes = self._wishes
-        choice = Choice(
-            table,
-            Places(),
-            replace(wishes, order="given" if wishes.order == "auto" else wishes.order),
-            self.random_state,
-            Clock(),
-        )
-        return MosaicForecast.of(table, choice.most(), timed=timed and rows > 0)
+        likely = replace(wishes, order="given" if wishes.order == "auto" else wishes.order)
+        choice = Choice(table, Places(), likely, self.random_state, Clock())
+        return MosaicForecast.of(table, choice.most(), choice.trials(), timed=timed)
 
     def _table(self, observations: Observations, schema: ColumnSchema) -> tuple[Table, Places]:
         """Check the parameters against a table; return its symbols, and groups and positions of its columns."""
