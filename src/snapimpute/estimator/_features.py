@@ -33,7 +33,7 @@ def refuse_features(*given: FeatureTable | None) -> None:
     """Refuse features, which the proximal method has no use for."""
     for one in given:
         if one is not None:
-            told = f'{one.argument} belong to method="posterior": the proximal method has no use for them'
+            told = f'{one.argument} belong to method="posterior": other methods have no use for them'
             raise ArgumentError(one.argument, one.size, told)
 
 
