@@ -94,19 +94,19 @@ class Chain:
     def _copied(self) -> Pool:
         return Pool(self.strands, own=True) if self.pool is None else Pool(self.pool, own=False)
 
-    def round(self, key: int) -> Chain:
-        """Draw the strands of every row anew, given those of all others."""
+    def round(self, key: int, *, settled: bool = True) -> Chain:
+        """Draw the strands of every row anew, given those of all others; at first they jump more, to get about."""
         if self.each == 2:
-            return replace(self, strands=self._phased(key))
+            return replace(self, strands=self._phased(key, FEWER_PHASED if settled else 1.0))
         return replace(self, strands=self.completed(key))
 
-    def _phased(self, key: int) -> Strands:
+    def _phased(self, key: int, fewer: float) -> Strands:
         pool, (_, n) = self._copied, self.panel.shape
         count = min(PHASED_BY, pool.strands.shape[0] - 2 * pool.own)
         donors = nearest(self.strands, pool.strands, count, own=pool.own, each=2, key=key)
         alpha = np.full((n, count), 1 / count, np.float32)
         nothing = np.zeros((0, 0), np.float32)
-        rho = np.where(self.panel.line.begins, 1.0, self.classes.rho / np.float32(FEWER_PHASED))
+        rho = np.where(self.panel.line.begins, 1.0, self.classes.rho / np.float32(fewer))
         return drawn_pairs(self.panel, nothing, alpha, rho, pool.strands, donors, WRONG, key)
 
     def fill(self, answers: Answers) -> None:

@@ -24,11 +24,11 @@ from snapimpute.solvers import Status
 WATCHED = 2000
 """Missing cells that a run watches: from them follows how exact the averages are."""
 
-EXCESS_LOSS = 0.001
-"""Log loss that further starts or rounds could still win, at most, where their number is chosen."""
+EXCESS_LOSS, EXCESS_SHARE = 0.001, 0.01
+"""Log loss that further starts or rounds could still win, at most, where their number is chosen; and its share."""
 
-SINGLE_EXCESS_LOSS = 0.00025
-"""The same with a single start, whose rounds follow from each other and so differ less than they should."""
+SINGLE = 0.25
+"""Share of that bound with a single start: its rounds follow from each other, and so differ too little."""
 
 LEAST_SAMPLES = 4
 """Answers from which their spread is believed."""
@@ -188,15 +188,27 @@ class Run:
 
     def excess(self) -> float:
         """Estimate the log loss that more answers could win, from the spread between starts, or between rounds."""
-        samples = [one for one in self.state.samples if one]
-        if sum(map(len, samples)) < LEAST_SAMPLES or not self._watched.size:
+        if sum(map(len, self.state.samples)) < LEAST_SAMPLES or not self._watched.size:
             return math.nan
-        groups = [np.mean(one, axis=0) for one in samples]
-        if len(groups) < 2:
-            groups = samples[0]
-        stacked = np.stack(groups)
-        variances, means = stacked.var(axis=0, ddof=1) / len(groups), stacked.mean(axis=0)
+        groups = self._groups()
+        variances, means = groups.var(axis=0, ddof=1) / len(groups), groups.mean(axis=0)
         return float((variances / (2 * np.maximum(means, 1e-3))).sum(axis=1).mean())
+
+    def _groups(self) -> Array:
+        """Return the answers of watched cells, one group for each start, or for each round of a single one."""
+        samples = [one for one in self.state.samples if one]
+        return np.stack([np.mean(one, axis=0) for one in samples] if len(samples) > 1 else samples[0])
+
+    @property
+    def _exact(self) -> bool:
+        """Tell whether more answers would win next to nothing, beside what the answers leave open."""
+        excess = self.excess() if self.until_exact else math.nan
+        if math.isnan(excess):
+            return False
+        p = np.maximum(self._groups().mean(axis=0), 1e-9)
+        open_ = float(-(p * np.log(p)).sum(axis=1).mean())
+        most = min(EXCESS_LOSS, EXCESS_SHARE * open_) * (SINGLE if self.settings.starts == 1 else 1.0)
+        return excess <= most
 
     # ---------------------------------------------------------------- steps
     @property
@@ -256,7 +268,8 @@ class Run:
     def _copy(self) -> float:
         state, settings = self.state, self.settings
         assert state.classes is not None and state.strands is not None  # noqa: S101, PT018
-        chain = Chain(self.panel, state.classes, state.strands).round(self._key(2))
+        settled = state.number >= settings.rounds // 2
+        chain = Chain(self.panel, state.classes, state.strands).round(self._key(2), settled=settled)
         state.strands = chain.strands
         if state.number >= settings.skipped:
             found = self._room()
@@ -286,11 +299,6 @@ class Run:
         self._follow(state.start)
         if self._exact:
             state.start = self.settings.starts
-
-    @property
-    def _exact(self) -> bool:
-        most = EXCESS_LOSS if self.settings.starts > 1 else SINGLE_EXCESS_LOSS
-        return self.until_exact and self.excess() <= most
 
     def _left(self, clock: Clock) -> float:
         """Estimate the seconds that are left, by the seconds of the steps of each stage so far."""

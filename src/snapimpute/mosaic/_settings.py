@@ -73,4 +73,4 @@ def copying_plan(rows: int) -> tuple[int, int, int]:
         return 4, 6, 1
     if rows <= 600:
         return 2, 10, 2
-    return 1, 16, 3
+    return 1, 20, 4
