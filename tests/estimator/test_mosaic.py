@@ -95,7 +95,7 @@ def test_it_works_as_an_estimator(table):
     assert not np.isnan(make_pipeline(imp).fit_transform(table)).any()
     mixed = pd.DataFrame(table).rename(columns=str).assign(age=np.linspace(20, 60, 60))
     alphabet = {**{str(j): [0, 1, 2] for j in range(40)}, "age": None}
-    one = si.SnapImputer(alphabet, method=si.Mosaic(rounds=0, starts=1), continuous="passthrough")
+    one = si.SnapImputer(alphabet, method=si.Mosaic(strands=2, rounds=0, starts=1), continuous="passthrough")
     filled = one.fit_transform(mixed)
     np.testing.assert_array_equal(filled["age"], mixed["age"])
     assert not filled.isna().any().any()
@@ -123,3 +123,11 @@ def test_features_are_refused(table):
     """The mosaic has no use for features of rows."""
     with pytest.raises(ValueError, match='row_features belong to method="posterior"'):
         si.SnapImputer([0, 1, 2], method=METHOD).fit(table, row_features=np.ones((60, 2)))
+
+
+def test_evaluation_hides_cells_and_compares():
+    """`evaluate` sets the mosaic beside baselines on hidden cells, and it beats those without a model."""
+    found = si.evaluate(DATA.observations, si.SnapImputer([0, 1, 2], method=METHOD))
+    exact = {way.label: way.exact for way in found.ways}
+    assert "expected value, rounded" in exact
+    assert exact["snapimpute"] > max(way.exact for way in found.ways if way.kind == "baseline") + 0.1

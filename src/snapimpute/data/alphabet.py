@@ -247,7 +247,7 @@ class Alphabet:
 class Nominal(Alphabet):
     """Categories without order, as the alphabet of a table or of a column: colours, parties, languages.
 
-    Only ``method="posterior"`` fits them. Probabilities come in the order of the categories.
+    ``method="posterior"`` and ``"mosaic"`` fit them. Probabilities come in the order of the categories.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def need_order(*alphabets: Alphabet | None) -> None:
                 "alphabet",
                 one,
                 Value("alphabet", one),
-                " has no order, which only the posterior can do without: choose ",
+                " has no order, which the proximal method cannot do without: choose ",
                 Setting("method", "posterior"),
                 ", or give the categories from lowest to highest, as an ordered alphabet",
             )

@@ -223,7 +223,8 @@ def _compared(
         estimate = fitted.model.fitted.mean(rows, cols)
     modes = _column_modes(known, book)[cols]
     estimate = np.where(book.nominal[cols], modes, estimate)  # categories cannot be rounded to
-    ways.append(_rounded("plain low rank, rounded", "rounding", hidden, book, imputer.scale_, estimate))
+    label = "plain low rank, rounded" if imputer._tuned is not None else "expected value, rounded"
+    ways.append(_rounded(label, "rounding", hidden, book, imputer.scale_, estimate))
     ways += _baselines(known, hidden, book, imputer.scale_, data.known)
     return Evaluation(imputer, book, known, hidden, tuple(ways), tuple(proba), strict)
 

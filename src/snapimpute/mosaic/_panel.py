@@ -112,7 +112,7 @@ class Table:
     nominal : array of bool
         True where the symbols of a column have no order.
     can_add_up : bool
-        True if each symbol can be the sum of two strands: three symbols, in even steps, in every column.
+        True if each symbol can be the sum of two strands: three symbols, in even steps, in every column that counts.
     """
 
     symbols: NDArray[np.uint8]
@@ -129,8 +129,8 @@ class Table:
             inside = schema.inside(kind, cols)
             if alphabet is not None:
                 symbols[rows[inside], cols[inside]] = alphabet.indices(values[inside])
-        adds = all(one is not None and _in_three_steps(one) for one in schema.kinds) and (schema.which >= 0).all()
-        return cls(symbols, levels_of(schema), schema.nominal, bool(adds))
+        adds = all(one is not None and _in_three_steps(one) for one in schema.kinds)
+        return cls(symbols, levels_of(schema), schema.nominal, adds)
 
     @cached_property
     def missing(self) -> NDArray[np.int64]:
