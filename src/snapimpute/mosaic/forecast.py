@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from snapimpute.base.machine import VARIABLE, available_memory, in_words, seconds_in_words
+from snapimpute.base.forecasts import MemoryForecast
+from snapimpute.base.machine import available_memory, in_words, seconds_in_words
 from snapimpute.base.threads import one_thread, thread_count
 from snapimpute.base.vectors import LANES
 from snapimpute.mosaic._chain import COPIED, NEAR, PHASED_BY, Chain
@@ -27,7 +27,7 @@ RUNS = 3
 
 
 @dataclass(frozen=True)
-class MosaicForecast:
+class MosaicForecast(MemoryForecast):
     """Memory, time and size in a file that a fit will need.
 
     Attributes
@@ -66,38 +66,22 @@ class MosaicForecast:
             seconds = seconds_of(table, settings) + sum(seconds_of(piece, one) for one in short)
         return cls((m, n), settings, parts, saved, available_memory(), seconds)
 
-    @property
-    def memory(self) -> int:
-        """Bytes at the peak, without the observations, which are there already."""
-        return sum(self.parts.values())
-
-    @property
-    def fits(self) -> bool:
-        """False if that is more than the free memory."""
-        return self.available is None or self.memory <= self.available
-
     def __str__(self) -> str:
-        (m, n), free = self.shape, "" if self.available is None else f" of {in_words(self.available)} free"
+        m, n = self.shape
         one = self.settings
         steps = (
             f"{one.starts} start{'s' * (one.starts != 1)}, each {one.iterations} iterations of {one.classes} classes"
         )
         steps += f" and {one.rounds} rounds of copying" if one.rounds else ""
         time_ = "" if self.seconds is None else f": up to about {seconds_in_words(self.seconds)}"
-        lines = [f"{m:,}×{n:,}: about {in_words(self.memory)}{free}", f"{steps}{time_}"]
+        lines = [f"{m:,}×{n:,}: {self._need()}", f"{steps}{time_}"]
         return "\n".join([*lines, f"a saved fit: {in_words(self.saved)}"])
 
     def check(self) -> None:
         """Refuse a fit that does not fit into memory, in a sentence."""
-        if self.fits or self.available is None:
-            return
-        (m, n), largest = self.shape, sorted(self.parts.items(), key=lambda part: -part[1])[:2]
-        parts = " and ".join(f"{name} {in_words(size)}" for name, size in largest)
-        raise MemoryError(
-            f"the mosaic of {m:,}×{n:,} needs about {in_words(self.memory)} more memory than it has now ({parts}), "
-            f"and {in_words(self.available)} are free: fit groups of columns one by one, or on a larger machine, or "
-            f'set {VARIABLE}="{math.ceil(self.memory / 2**30)}GiB" if more is free'
-        )
+        m, n = self.shape
+        advice = "fit groups of columns one by one, or on a larger machine"
+        self._refuse(f"the mosaic of {m:,}×{n:,}", advice)
 
 
 def memory_of(table: Table, settings: Settings) -> dict[str, int]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from snapimpute.base.machine import VARIABLE, available_memory, in_words, seconds_in_words
+from snapimpute.base.forecasts import MemoryForecast
+from snapimpute.base.machine import available_memory, in_words, seconds_in_words
 from snapimpute.posterior._workload import Case, seconds_of
 
 
 @dataclass(frozen=True)
-class PosteriorForecast:
+class PosteriorForecast(MemoryForecast):
     """Memory, time and size in a file that a fit will need.
 
     Attributes
@@ -61,21 +61,11 @@ class PosteriorForecast:
             seconds_of(cases, tried, short, sweeps) if short else None,
         )
 
-    @property
-    def memory(self) -> int:
-        """Bytes at the peak, without the observations, which are there already."""
-        return sum(self.parts.values())
-
-    @property
-    def fits(self) -> bool:
-        """False if that is more than the free memory."""
-        return self.available is None or self.memory <= self.available
-
     def __str__(self) -> str:
-        (m, n), free = self.shape, "" if self.available is None else f" of {in_words(self.available)} free"
+        m, n = self.shape
         runs = f", after {self.tried} short runs" if self.tried else ""
         lines = [
-            f"{m:,}×{n:,}, {self.cells:,} known, {self.model}: about {in_words(self.memory)}{free}",
+            f"{m:,}×{n:,}, {self.cells:,} known, {self.model}: {self._need()}",
             f"at most {self.sweeps} sweeps{runs}"
             + ("" if self.seconds is None else f": up to about {seconds_in_words(self.seconds)}"),
             f"a saved fit: {in_words(self.saved)}",
@@ -84,12 +74,6 @@ class PosteriorForecast:
 
     def check(self) -> None:
         """Refuse a fit that does not fit into memory, in a sentence."""
-        if self.fits or self.available is None:
-            return
-        (m, n), largest = self.shape, sorted(self.parts.items(), key=lambda part: -part[1])[:2]
-        parts = " and ".join(f"{name} {in_words(size)}" for name, size in largest)
-        raise MemoryError(
-            f"the posterior of {m:,}×{n:,} with {self.cells:,} known cells needs about {in_words(self.memory)} more "
-            f"memory than it has now ({parts}), and {in_words(self.available)} are free: choose a smaller rank, "
-            f'or a larger machine, or set {VARIABLE}="{math.ceil(self.memory / 2**30)}GiB" if more is free'
-        )
+        m, n = self.shape
+        what = f"the posterior of {m:,}×{n:,} with {self.cells:,} known cells"
+        self._refuse(what, "choose a smaller rank, or a larger machine")
