@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from snapimpute.base.vectors import LANES
-from snapimpute.mosaic._chain import FEWER_JUMPS, WRONG, Chain
+from snapimpute.mosaic._chain import FEWER_JUMPS, WRONG, Chain, by_column
 from snapimpute.mosaic._classes import (
     PairClasses,
     SingleClasses,
@@ -151,6 +151,27 @@ def test_a_strand_is_filled_from_all_others(missing, block):
     given = symbols, STRANDS, POOL, 4, True, STAY, 3, np.float32(0.1), block, starts
     fill_rows(1, 2, *given, answers)
     assert_allclose(answers, chances[missing, 1:], atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [5, 16, 37])
+def test_a_bit_for_each_strand_is_as_good_as_a_byte(count):
+    """Answers and draws of strands of 0 and 1 are the same bits, however the panel is packed."""
+    rng = np.random.default_rng(count)
+    strands = rng.integers(0, 2, (count, 30)).astype(np.uint8)
+    symbols = np.where(rng.random(strands.shape) < 0.4, MISSING, strands).astype(np.uint8)
+    stay, starts = -0.1 * np.arange(30.0), np.concatenate([[0], np.cumsum((symbols == MISSING).sum(axis=1))])
+    found = []
+    for binary in (False, True):
+        panel = by_column(strands, binary=binary)
+        answers, out = np.zeros((int(starts[-1]), 1), np.float32), np.zeros_like(strands)
+        given = symbols, strands, panel, count, True, stay, 2, np.float32(0.01), 7
+        fill_rows(0, count, *given, starts, answers)
+        draw_rows(0, count, *given, 3, out)
+        found.append((answers, out, panel.nbytes))
+    assert_array_equal(found[0][0], found[1][0])
+    assert_array_equal(found[0][1], found[1][1])
+    assert found[0][2] == 8 * found[1][2]
+    assert found[0][0].any()
 
 
 def test_new_strands_copy_from_all_of_a_pool():

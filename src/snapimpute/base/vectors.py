@@ -74,6 +74,17 @@ class Writer:
         place = self.builder.bitcast(self.builder.gep(pointer, [self.index(at)]), kind)
         return self.builder.icmp_unsigned("==", self.builder.load(place, align=1), value)
 
+    def bits(self, pointer: Any, at: Any) -> Any:
+        """Sixteen bits from a position on, counted in bits, which is a multiple of eight."""
+        place = self.builder.gep(pointer, [self.builder.lshr(self.index(at), self.index(3))])
+        word = self.builder.load(self.builder.bitcast(place, ir.IntType(LANES).as_pointer()), align=1)
+        return self.builder.bitcast(word, ir.VectorType(ir.IntType(1), LANES))
+
+    def same(self, bits: Any, symbol: Any) -> Any:
+        """Tell of sixteen bits which are equal to a symbol of 0 or 1."""
+        wanted = self.spread(self.builder.trunc(symbol, ir.IntType(1)))
+        return self.builder.icmp_unsigned("==", bits, wanted)
+
     def choose(self, which: Any, a: Any, b: Any) -> Any:
         """Take a where a lane of ``which`` is true, else b."""
         return self.builder.select(which, a, b)

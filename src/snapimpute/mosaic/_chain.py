@@ -34,13 +34,16 @@ NEAR = 2048
 HELD_BYTES = 2**19
 """Bytes of the states that a pass holds: they stay in the second cache."""
 
+PACKED_FROM = 2**25
+"""Symbols of a panel from which those of 0 and 1 take a bit each: fewer bytes fit into the last cache anyway."""
+
 NOTHING = 254
 """Fills the panel up to whole vectors: no symbol."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Strands to copy from, by row and by column.
+    """Strands to copy from.
 
     Attributes
     ----------
@@ -52,12 +55,12 @@ class Pool:
     strands: Strands
     own: bool
 
-    def by_column(self, which: NDArray[np.int64] | None = None) -> Strands:
-        """Return the symbols by column, in multiples of `LANES`."""
-        some = self.strands if which is None else self.strands[which]
-        out = np.full((some.shape[1], -(-some.shape[0] // LANES) * LANES), NOTHING, np.uint8)
-        out[:, : some.shape[0]] = some.T
-        return out
+
+def by_column(strands: Strands, *, binary: bool) -> Strands:
+    """Return the symbols of strands by column, in multiples of `LANES`: a byte for each, or a bit where they allow."""
+    out = np.full((strands.shape[1], -(-strands.shape[0] // LANES) * LANES), NOTHING, np.uint8)
+    out[:, : strands.shape[0]] = strands.T
+    return np.packbits(out & 1, axis=1, bitorder="little") if binary else out
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,15 +126,16 @@ class Chain:
         """Call a kernel for parts of the rows; of many strands each row takes the nearest ones."""
         pool, (m, n) = self._copied, self.panel.shape
         stay, count = _log_stay(self.classes.rho), pool.strands.shape[0]
+        binary = pool.strands.size > PACKED_FROM and bool(pool.strands.max(initial=0) <= 1)
         symbols, wrong, most = self.panel.symbols, np.float32(WRONG), self.panel.most
 
         def given(columns: Strands, copied: int, own: bool) -> tuple[object, ...]:
-            block = max(min(HELD_BYTES // (4 * columns.shape[1]), n), 16)
+            block = max(min(HELD_BYTES // (4 * copied), n), 16)
             return symbols, self.strands, columns, copied, own, stay, most, wrong, block
 
         operations = float(self.strands.size) * min(count, NEAR)
         if count <= COPIED:
-            whole = given(pool.by_column(), count, pool.own)
+            whole = given(by_column(pool.strands, binary=binary), count, pool.own)
             run_parts(lambda first, last: call(first, last, *whole), cut(m, 4), operations)
             return
 
@@ -140,12 +144,9 @@ class Chain:
             donors = nearest(some, pool.strands, NEAR, own=pool.own, each=self.each, key=0, first=first)
             width = -(-n // donors.shape[0])
             for i in range(first, last):
-                columns = np.concatenate(
-                    [
-                        Pool(pool.strands[:, at : at + width], own=False).by_column(one[i - first])
-                        for at, one in zip(range(0, n, width), donors, strict=True)
-                    ]
-                )
+                windows = zip(range(0, n, width), donors, strict=True)
+                parts = [pool.strands[one[i - first], at : at + width] for at, one in windows]
+                columns = np.concatenate([by_column(part, binary=binary) for part in parts])
                 call(i, i + 1, *given(columns, NEAR, False))
 
         run_parts(near, cut(m, 16), operations)

@@ -9,6 +9,7 @@ are multiplied, so that passes skip those columns.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,47 +28,100 @@ KEEP, LEAVE, RIGHT, WRONG, OTHER_KEEP, OTHER_LEAVE, TOTAL, HERE = range(8)
 """Places of the numbers that a pass takes and gives."""
 
 
-@intrinsic
-def _pass(typing: Any, size: Any, panel: Any, symbol: Any, numbers: Any, share: Any, f: Any, out: Any) -> Any:
-    """Pass a known column in either direction: out ← (keep·f + leave·share)·e, and the sum of it."""
+def _pass_by(alike: Callable[..., Any]) -> Callable[..., None]:
+    """Write a step over a known column in either direction: out ← (keep·f + leave·share)·e, and the sum of it."""
 
     def body(write: Writer, *given: Any) -> None:
         size, panel, symbol, numbers, share, f, out = given
         keep, leave, right, wrong = (write.spread(write.number(numbers, at)) for at in range(4))
-        own, total = write.spread(write.number(symbol, 0)), write.variable(write.zeros())
+        own, total = write.number(symbol, 0), write.variable(write.zeros())
         with write.loop(0, size, LANES) as at:
             expected = write.plus(write.product(leave, write.load(share, at)), keep, write.load(f, at))
-            found = write.product(expected, write.choose(write.equal(panel, at, own), right, wrong))
+            found = write.product(expected, write.choose(alike(write, panel, at, own), right, wrong))
             write.store(found, out, at)
             total.value = write.sum(total.value, found)
         write.put(write.total(total.value), numbers, TOTAL)
 
-    return written(body, size, panel, symbol, numbers, share, f, out)
+    return body
 
 
-@intrinsic
-def _weigh(typing: Any, size: Any, panel: Any, symbol: Any, numbers: Any, share: Any, f: Any, b: Any) -> Any:
-    """Sum the weights of all strands in a missing column, and of those that show the symbol."""
+def _weigh_by(alike: Callable[..., Any]) -> Callable[..., None]:
+    """Write the weights of all strands in a missing column, and of those that show the symbol."""
 
     def body(write: Writer, *given: Any) -> None:
         size, panel, symbol, numbers, share, f, b = given
         keep, leave, _, _, other_keep, other_leave = (write.spread(write.number(numbers, at)) for at in range(6))
-        shown, total, here = (
-            write.spread(write.number(symbol, 0)),
-            write.variable(write.zeros()),
-            write.variable(write.zeros()),
-        )
+        shown = write.number(symbol, 0)
+        total, here = write.variable(write.zeros()), write.variable(write.zeros())
         with write.loop(0, size, LANES) as at:
             fresh = write.load(share, at)
             ahead = write.plus(write.product(leave, fresh), keep, write.load(f, at))
             back = write.plus(write.product(other_leave, fresh), other_keep, write.load(b, at))
             weight = write.product(ahead, back)
             total.value = write.sum(total.value, weight)
-            here.value = write.sum(here.value, write.choose(write.equal(panel, at, shown), weight, write.zeros()))
+            here.value = write.sum(here.value, write.choose(alike(write, panel, at, shown), weight, write.zeros()))
         write.put(write.total(total.value), numbers, TOTAL)
         write.put(write.total(here.value), numbers, HERE)
 
-    return written(body, size, panel, symbol, numbers, share, f, b)
+    return body
+
+
+def _by_bytes(write: Writer, panel: Any, at: Any, symbol: Any) -> Any:
+    return write.equal(panel, at, write.spread(symbol))
+
+
+def _by_bits(write: Writer, panel: Any, at: Any, symbol: Any) -> Any:
+    return write.same(write.bits(panel, at), symbol)
+
+
+@intrinsic
+def _pass_bytes(typing: Any, size: Any, panel: Any, symbol: Any, numbers: Any, share: Any, f: Any, out: Any) -> Any:
+    """Pass a known column of a panel with a byte for each strand."""
+    return written(_pass_by(_by_bytes), size, panel, symbol, numbers, share, f, out)
+
+
+@intrinsic
+def _pass_bits(typing: Any, size: Any, panel: Any, symbol: Any, numbers: Any, share: Any, f: Any, out: Any) -> Any:
+    """Pass a known column of a panel with a bit for each strand."""
+    return written(_pass_by(_by_bits), size, panel, symbol, numbers, share, f, out)
+
+
+@intrinsic
+def _weigh_bytes(typing: Any, size: Any, panel: Any, symbol: Any, numbers: Any, share: Any, f: Any, b: Any) -> Any:
+    """Weigh a missing column of a panel with a byte for each strand."""
+    return written(_weigh_by(_by_bytes), size, panel, symbol, numbers, share, f, b)
+
+
+@intrinsic
+def _weigh_bits(typing: Any, size: Any, panel: Any, symbol: Any, numbers: Any, share: Any, f: Any, b: Any) -> Any:
+    """Weigh a missing column of a panel with a bit for each strand."""
+    return written(_weigh_by(_by_bits), size, panel, symbol, numbers, share, f, b)
+
+
+@part
+def _pass(size, panel, symbol, numbers, share, f, out):
+    """Pass a known column."""
+    if panel.size < size:
+        _pass_bits(size, panel, symbol, numbers, share, f, out)
+    else:
+        _pass_bytes(size, panel, symbol, numbers, share, f, out)
+
+
+@part
+def _weigh(size, panel, symbol, numbers, share, f, b):
+    """Weigh the strands in a missing column."""
+    if panel.size < size:
+        _weigh_bits(size, panel, symbol, numbers, share, f, b)
+    else:
+        _weigh_bytes(size, panel, symbol, numbers, share, f, b)
+
+
+@part
+def _symbol(panel, size, strand):
+    """Symbol of one strand in a column."""
+    if panel.size < size:
+        return np.uint8((panel[strand // 8] >> np.uint8(strand % 8)) & np.uint8(1))
+    return panel[strand]
 
 
 @part
@@ -214,7 +268,7 @@ def _draw(panel, strand, known, stay, steps, levels, share, block, numbers, symb
                 copied = _before(copied, keep, slots[p - first], scales[p - first], since, share, j, number, key)
                 out[j] = strand[j]
                 if j > left:
-                    out[j] = panel[j, copied]
+                    out[j] = _symbol(panel[j], share.size, copied)
                     u, v = uniforms(j, ALLELE, number, key)
                     if u < wrong:
                         out[j] = (out[j] + 1 + np.int64(v * np.float32(levels - 1))) % levels
@@ -251,13 +305,13 @@ def fill_rows(first, last, symbols, strands, panel, count, own, stay, levels, wr
     """Add the answers of rows ``first`` … ``last`` − 1 at their missing cells.
 
     ``panel[j]`` are the symbols in a column of the ``count`` strands that may be
-    copied, in multiples of `LANES`; ``own`` says that these are the strands of the
-    rows themselves, so that each row leaves out its own. Row i has the strands 2i
+    copied, in multiples of `LANES`: a byte for each, or a bit where all are 0 and
+    1. ``own`` says that these are the strands of the rows themselves, so that each row leaves out its own. Row i has the strands 2i
     and 2i + 1, whose symbols are 0 and 1 and add up; with as many strands as rows,
     each row is one strand of ``levels`` symbols. ``stay[j]`` is Σ log(1 − jump) up to
     column j; ``block`` known columns are held at a time.
     """
-    columns, size = symbols.shape[1], panel.shape[1]
+    columns, size = symbols.shape[1], (count + LANES - 1) // LANES * LANES
     each = strands.shape[0] // symbols.shape[0]
     shown, even = 2 if each == 2 else levels, _ONE / np.float32(count - each * own)
     share, b = np.zeros(size, np.float32), np.zeros(size, np.float32)
@@ -297,7 +351,7 @@ def draw_rows(first, last, symbols, strands, panel, count, own, stay, levels, wr
 
     Arguments are those of `fill_rows`; ``out`` are the strands with the drawn symbols.
     """
-    columns, size = symbols.shape[1], panel.shape[1]
+    columns, size = symbols.shape[1], (count + LANES - 1) // LANES * LANES
     each = strands.shape[0] // symbols.shape[0]
     shown, even = 2 if each == 2 else levels, _ONE / np.float32(count - each * own)
     share = np.zeros(size, np.float32)

@@ -101,7 +101,7 @@ def memory_of(table: Table, settings: Settings) -> dict[str, int]:
         "answers": 4 * hidden * (3 * (symbols - 1) + 2),
         "passes": passes + (PARTS + 2) * counts + 2 * counts,
         "strands": 5 * strands * n * (settings.rounds > 0),
-        "copying": (n * copied + 16 * 2**20 * threads) * (settings.rounds > 0),
+        "copying": (n * copied * 9 // 8 + 16 * 2**20 * threads) * (settings.rounds > 0),
         "draws": kept * strands * n // 8,
     }
 
