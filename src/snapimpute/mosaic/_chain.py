@@ -57,7 +57,7 @@ class Pool:
 
 
 def by_column(strands: Strands, *, binary: bool) -> Strands:
-    """Return the symbols of strands by column, in multiples of `LANES`: a byte for each, or a bit where they allow."""
+    """Return the symbols of strands by column, in multiples of `LANES`: a byte for each, or a bit."""
     out = np.full((strands.shape[1], -(-strands.shape[0] // LANES) * LANES), NOTHING, np.uint8)
     out[:, : strands.shape[0]] = strands.T
     return np.packbits(out & 1, axis=1, bitorder="little") if binary else out

@@ -305,11 +305,12 @@ def fill_rows(first, last, symbols, strands, panel, count, own, stay, levels, wr
     """Add the answers of rows ``first`` … ``last`` − 1 at their missing cells.
 
     ``panel[j]`` are the symbols in a column of the ``count`` strands that may be
-    copied, in multiples of `LANES`: a byte for each, or a bit where all are 0 and
-    1. ``own`` says that these are the strands of the rows themselves, so that each row leaves out its own. Row i has the strands 2i
-    and 2i + 1, whose symbols are 0 and 1 and add up; with as many strands as rows,
-    each row is one strand of ``levels`` symbols. ``stay[j]`` is Σ log(1 − jump) up to
-    column j; ``block`` known columns are held at a time.
+    copied, in multiples of `LANES`: a byte for each, or a bit where all are 0 and 1.
+    ``own`` says that these are the strands of the rows themselves, so that each row
+    leaves out its own. Row i has the strands 2i and 2i + 1, whose symbols are 0 and 1
+    and add up; with as many strands as rows, each row is one strand of ``levels``
+    symbols. ``stay[j]`` is Σ log(1 − jump) up to column j; ``block`` known columns are
+    held at a time.
     """
     columns, size = symbols.shape[1], (count + LANES - 1) // LANES * LANES
     each = strands.shape[0] // symbols.shape[0]
