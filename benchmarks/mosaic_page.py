@@ -171,8 +171,8 @@ def first_sections(main: dict[str, Any]) -> list[str]:
         "busy machine only adds. The House votes were at .214 in version 0.1.",
         limits(rows),
         "All scores, and what the defaults chose. Calibration errors have 15 bins. Scaled ones are of probabilities "
-        "whose logarithms are multiplied by one constant: the best on a tenth of the known cells, for a fit to the "
-        "other nine.",
+        "whose logarithms are multiplied by one constant: the best on five held-out tenths of the known "
+        "cells, each for a fit to the rest.",
         scores(rows),
     ]
 

@@ -103,10 +103,12 @@ def test_the_picture_of_the_storeys_is_current():
     assert drawn == set(arrows()), "draw it again: python tools/storeys.py"
 
 
-def test_the_page_of_the_posterior_is_made_of_its_results():
-    """Every figure on docs/results/posterior.md is in the results that lie in the repository."""
-    made = runpy.run_path(str(ROOT / "benchmarks" / "posterior_page.py"))["page"]()
-    assert text(ROOT / "docs" / "results" / "posterior.md") == made, "make it again: benchmarks/posterior_page.py"
+@pytest.mark.parametrize("engine", ["posterior", "mosaic"])
+def test_the_page_of_an_engine_is_made_of_its_results(engine, monkeypatch):
+    """Every figure on docs/results/posterior.md, and on mosaic.md, is in the results that lie in the repository."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    made = runpy.run_path(str(ROOT / "benchmarks" / f"{engine}_page.py"))["page"]()
+    assert text(ROOT / "docs" / "results" / f"{engine}.md") == made, f"make it again: benchmarks/{engine}_page.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
