@@ -22,6 +22,9 @@ from snapimpute.mosaic._settings import Settings
 PIECE_ROWS, PIECE_COLUMNS = 64, 512
 """Rows and columns of the piece that is timed."""
 
+PRODUCT = 5e10
+"""Operations a second of a product of float32 matrices, about, on one thread of two."""
+
 RUNS = 3
 """Runs of a piece, the fastest of which counts."""
 
@@ -136,7 +139,7 @@ def _copying_seconds(table: Table, settings: Settings, panel: Panel, classes: Cl
     if settings.strands == 1:
         return float(settings.rounds * 2 * fill)
     few = replace(chain, pool=pool[: PHASED_BY + 2])
-    alike = 2.0 * strands**2 * n / 2e10  # a product of float32, on one thread
+    alike = 2.0 * strands**2 * n / PRODUCT
     return float(settings.rounds * (quiet_seconds(lambda: few.round(0)) * cells + fill + alike))
 
 

@@ -85,7 +85,7 @@ def test_a_full_disk_when_the_model_is_saved(snap, wide_csv, monkeypatch):
     def full(*args: Any, **more: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("snapimpute.estimator.files.write_atomically", full)
+    monkeypatch.setattr("snapimpute.solvers.model_file.write_atomically", full)
     done = snap("complete", wide_csv, "-o", "out.csv", "--model", "m.snap", *FIVE, "-q", ok=False)
     one_line(done, "m.snap: the disk is full")
     assert Path("out.csv").exists()
