@@ -203,7 +203,8 @@ def later_sections(rows: Rows) -> list[str]:
         out += [
             "## A large table",
             'Genotypes of 200 founders, `Mosaic(order="given", strands=2)`. Memory is the peak above what the '
-            "process had before the fit. Minutes count short runs that choose, which the forecast leaves out.",
+            "process had before the fit. The forecast is of a quiet machine: CPU minutes over threads are held "
+            "against it, as minutes of the clock count what other programs took.",
             large(some),
         ]
     return out
