@@ -98,7 +98,8 @@ def memory_of(table: Table, settings: Settings) -> dict[str, int]:
     passes = 4 * numbers * (block + n // block + 4) * threads if settings.strands == 2 else 4 * numbers * threads
     counts = 4 * n * classes * (3 if settings.strands == 2 else symbols + 1)
     copied = strands if strands <= COPIED else NEAR * threads
-    kept = min(KEPT, max(KEPT_BYTES // max(strands * n // 8, 1), 1)) if settings.rounds else 0
+    made = settings.starts * (settings.rounds - settings.skipped)
+    kept = min(KEPT, made, max(KEPT_BYTES // max(strands * n // 8, 1), 1)) if settings.rounds else 0
     return {
         "symbols": 3 * m * n,
         "answers": 4 * hidden * (3 * (symbols - 1) + 2),
