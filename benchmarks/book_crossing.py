@@ -19,7 +19,7 @@ import numpy as np
 import snapimpute as si
 from common import compile_everything, in_process, peak_mib, picture, save, show
 from snapimpute.data.datasets import DatasetUnavailable
-from snapimpute.estimator.offsets import offsets
+from snapimpute.experts.proximal.offsets import offsets
 
 ITERATIONS, MAX_RANK, MINUTES, GIB = 50, 20, 10.0, 2.0
 LAMS, XIS = (240.0, 120.0, 60.0, 30.0), (1e-4, 1e-3)

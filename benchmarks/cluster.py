@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 
 import snapimpute as si
 from common import save
-from snapimpute.estimator.offsets import offsets
+from snapimpute.experts.proximal.offsets import offsets
 from snapimpute.solvers.cluster_forecast import bytes_sent, cluster_forecast
 from snapimpute.solvers.proximal import gradient as proximal
 

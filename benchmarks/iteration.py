@@ -16,7 +16,7 @@ import numpy as np
 
 import snapimpute as si
 from common import compile_everything, in_process, movielens, peak_mib, picture, save, show
-from snapimpute.estimator.offsets import offsets
+from snapimpute.experts.proximal.offsets import offsets
 
 LIMITS = {("MovieLens-100k", "sampled"): 1.5, ("MovieLens-100k", "tiled"): 4.0, ("10M", "sampled"): 2.0}
 SHAPE, OBSERVED, RANK, BIG_LAM = (71_567, 10_681), 10_000_054, 20, 66.0

@@ -15,7 +15,7 @@ import numpy as np
 
 import snapimpute as si
 from common import compile_everything, peak_mib, save, show
-from snapimpute.estimator.offsets import offsets
+from snapimpute.experts.proximal.offsets import offsets
 
 LIMIT_MIB = 400
 SHAPE, OBSERVED, RANK = (20_000, 10_000), 0.01, 20

@@ -48,7 +48,7 @@ import snapimpute as si
 from common import save, show
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.data.datasets import DatasetUnavailable
-from snapimpute.estimator.offsets import offsets
+from snapimpute.experts.proximal.offsets import offsets
 from snapimpute.linalg import LowRank, MatrixOperator, partial_svd
 from snapimpute.linalg.svd import GUARD, orthonormal
 from snapimpute.solvers import APG

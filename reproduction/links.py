@@ -35,12 +35,12 @@ from reproduction.summary import mean_in_words
 from reproduction.units import fingerprint
 from snapimpute.base.types import Array, Index
 from snapimpute.data.observations import Observations
-from snapimpute.estimator import tuning
-from snapimpute.estimator.offsets import Center, KnownCells, best_damping
-from snapimpute.estimator.spec import ModelSpec
-from snapimpute.estimator.tuned import TunedSpec
-from snapimpute.estimator.tuning import Search
 from snapimpute.evaluation.baselines import ConstantMean
+from snapimpute.experts.proximal import tuning
+from snapimpute.experts.proximal.offsets import Center, KnownCells, best_damping
+from snapimpute.experts.proximal.spec import ModelSpec
+from snapimpute.experts.proximal.tuned import TunedSpec
+from snapimpute.experts.proximal.tuning import Search
 from snapimpute.linalg import Sparse, partial_svd
 from snapimpute.solvers import FitOptions
 

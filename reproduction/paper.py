@@ -24,11 +24,11 @@ from reproduction.units import fingerprint
 from snapimpute.base.types import Array
 from snapimpute.data.datasets import movielens_100k
 from snapimpute.data.observations import Observations
-from snapimpute.estimator import tuning
-from snapimpute.estimator.offsets import Center, best_damping
-from snapimpute.estimator.spec import ModelSpec, Weights
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
+from snapimpute.experts.proximal import tuning
+from snapimpute.experts.proximal.offsets import Center, best_damping
+from snapimpute.experts.proximal.spec import ModelSpec, Weights
 from snapimpute.problem import Problem
 from snapimpute.solvers import Result, solve
 

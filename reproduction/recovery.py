@@ -24,8 +24,8 @@ from snapimpute.data.datasets.synthetic import Kind
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.comparison import Method
-from snapimpute.estimator.spec import ModelSpec
-from snapimpute.estimator.tuning import LamPath, largest_lam
+from snapimpute.experts.proximal.spec import ModelSpec
+from snapimpute.experts.proximal.tuning import LamPath, largest_lam
 from snapimpute.solvers import APG, Result
 from snapimpute.solvers.options import TUNING
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapimpute.data.observations import Observations
-from snapimpute.estimator import tuning
-from snapimpute.estimator.spec import ModelSpec
 from snapimpute.evaluation import metrics
+from snapimpute.experts.proximal import tuning
+from snapimpute.experts.proximal.spec import ModelSpec
 from snapimpute.linalg import LowRank
 from snapimpute.solvers import Result, solve
 

@@ -25,10 +25,10 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.datasets import Dataset, movielens_100k, senate_votes
 from snapimpute.data.observations import Observations
-from snapimpute.estimator import tuning
-from snapimpute.estimator.tuned import tune
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases, Mode
+from snapimpute.experts.proximal import tuning
+from snapimpute.experts.proximal.tuned import tune
 from snapimpute.solvers import FitOptions
 
 

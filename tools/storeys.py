@@ -30,6 +30,7 @@ STOREYS = [
     ["solvers"],
     ["posterior", "mosaic"],
     ["evaluation"],
+    ["experts"],
     ["estimator"],
     ["views"],
     ["app"],

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.tuning import LAM_RATIO, LAM_STEPS
+from snapimpute.experts.proximal.tuning import LAM_RATIO, LAM_STEPS
 from snapimpute.linalg import LowRank
 from snapimpute.solvers import Result
 from snapimpute.solvers.options import FitKeywords

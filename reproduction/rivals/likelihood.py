@@ -13,7 +13,7 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.checks import check_cells
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.spec import spectral_norm
+from snapimpute.experts.proximal.spec import spectral_norm
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem

@@ -18,11 +18,11 @@ from reproduction import links
 from reproduction.data.graphs import Graph, facebook, karate, polblogs, read_edges, read_gml
 from reproduction.links import METHODS, Answer, Known, Pairs, Score, as_markdown, best_threshold, hide
 from snapimpute.data.datasets import DatasetUnavailable
-from snapimpute.estimator import tuning
-from snapimpute.estimator.offsets import best_damping
-from snapimpute.estimator.spec import ModelSpec
-from snapimpute.estimator.tuning import Search
 from snapimpute.evaluation.baselines import DampedBiases
+from snapimpute.experts.proximal import tuning
+from snapimpute.experts.proximal.offsets import best_damping
+from snapimpute.experts.proximal.spec import ModelSpec
+from snapimpute.experts.proximal.tuning import Search
 from snapimpute.solvers import FitOptions
 
 SHARE, SEED = 0.6, 3

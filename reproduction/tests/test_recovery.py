@@ -19,8 +19,8 @@ from reproduction.recovery import PLAIN, Line, Score, Source, as_markdown, run_u
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.estimator import tuning
 from snapimpute.estimator.comparison import Method
+from snapimpute.experts.proximal import tuning
 from snapimpute.linalg import LowRank
 
 SHARE, SEED = 0.6, 12

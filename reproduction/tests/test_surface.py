@@ -12,8 +12,8 @@ import pytest
 import snapimpute as si
 from reproduction import surface as module
 from reproduction.surface import Point, Surface
-from snapimpute.estimator.spec import ModelSpec
-from snapimpute.estimator.tuning import lam_grid
+from snapimpute.experts.proximal.spec import ModelSpec
+from snapimpute.experts.proximal.tuning import lam_grid
 
 
 def table(score: Callable[[int, int], float], *, discrete: str | None = "l1", lams: int = 10, **options: Any) -> Any:

@@ -14,7 +14,7 @@ from reproduction import systems
 from reproduction.systems import SYSTEMS, Answer, Score, as_markdown, binarised, fits, prints, run_unit
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.datasets import Dataset, low_rank_alphabet
-from snapimpute.estimator import tuning
+from snapimpute.experts.proximal import tuning
 
 SHARE, SEED = 0.5, 2
 ONE_BIT, MULTINOMIAL = "1-bit (Davenport 2014)", "multinomial (Lafond 2014)"

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from snapimpute.data import datasets
     from snapimpute.data.alphabet import Alphabet, Nominal
     from snapimpute.data.observations import Observations
-    from snapimpute.estimator import tuning
     from snapimpute.estimator.evaluation import evaluate
     from snapimpute.estimator.imputer import SnapImputer
     from snapimpute.estimator.shortcuts import complete, load
     from snapimpute.evaluation import baselines, metrics
+    from snapimpute.experts.proximal import tuning
     from snapimpute.linalg import LowRank
     from snapimpute.mosaic import Mosaic, MosaicFit
     from snapimpute.penalties import (
@@ -47,7 +47,7 @@ _MODULES = {
     "penalties": "",
     "plots": "views",
     "solvers": "",
-    "tuning": "estimator",
+    "tuning": "experts.proximal",
 }
 """Every public module, and the package below this one that holds it."""
 

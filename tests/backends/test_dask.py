@@ -18,8 +18,8 @@ import pytest
 from safetensors import safe_open
 
 import snapimpute as si
-from snapimpute.estimator.offsets import offsets
-from snapimpute.estimator.tuned import tune
+from snapimpute.experts.proximal.offsets import offsets
+from snapimpute.experts.proximal.tuned import tune
 from snapimpute.linalg import LowRank, Sample, Sparse, cell_sum, mapped, partial_svd, sampled_sum, sparse
 from snapimpute.linalg.backend import COLUMNS, OBSERVED, ROWS
 from snapimpute.solvers.proximal.gradient import ProximalSolver

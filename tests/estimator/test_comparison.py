@@ -10,8 +10,8 @@ import pytest
 
 from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.estimator import comparison
-from snapimpute.estimator import tuned as tuned_spec
 from snapimpute.estimator.comparison import BASELINES, Method, compare, paired_difference, verdict
+from snapimpute.experts.proximal import tuned as tuned_spec
 
 pytestmark = pytest.mark.slow
 

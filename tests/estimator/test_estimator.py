@@ -29,12 +29,12 @@ from snapimpute import Alphabet, Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import SparseTable, read_table
 from snapimpute.estimator import _fitting
-from snapimpute.estimator import tuned as tuned_spec
-from snapimpute.estimator.decide import SymbolRule
-from snapimpute.estimator.model import LowRankPredictions
-from snapimpute.estimator.offsets import best_damping, offsets
-from snapimpute.estimator.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec
-from snapimpute.estimator.tuning import Search, choose
+from snapimpute.experts.proximal import tuned as tuned_spec
+from snapimpute.experts.proximal.calibration import SymbolRule
+from snapimpute.experts.proximal.model import LowRankPredictions
+from snapimpute.experts.proximal.offsets import best_damping, offsets
+from snapimpute.experts.proximal.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec
+from snapimpute.experts.proximal.tuning import Search, choose
 from snapimpute.linalg import LowRank
 from snapimpute.solvers import APG, NIAPG, SOLVERS, SVT, AISImpute, AltMin, FitOptions, SoftImpute
 

@@ -15,9 +15,9 @@ from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.evaluation import Evaluation, _baselines, _column_modes, _rounded, _way, check, evaluate
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.offsets import DAMPING, KnownCells
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.proximal.offsets import DAMPING, KnownCells
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import snapimpute as si
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator import files as model_io
-from snapimpute.estimator.spec import ModelSpec
-from snapimpute.estimator.tuning import Choice
+from snapimpute.experts.proximal.spec import ModelSpec
+from snapimpute.experts.proximal.tuning import Choice
 from snapimpute.solvers.checkpoint import checksum
 from snapimpute.solvers.serialise import Decoder, Encoder
 

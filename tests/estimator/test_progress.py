@@ -14,9 +14,9 @@ import snapimpute as si
 from snapimpute import Observations
 from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.model import in_units
-from snapimpute.estimator.tuned import TuningInterruptedError, tune
-from snapimpute.estimator.tuning import Candidate, Search
+from snapimpute.experts.proximal.model import in_units
+from snapimpute.experts.proximal.tuned import TuningInterruptedError, tune
+from snapimpute.experts.proximal.tuning import Candidate, Search
 from snapimpute.solvers import APG
 
 DATA = low_rank_alphabet((30, 20), rank=2, alphabet="1:5", observed=0.6, random_state=0).observations
@@ -201,7 +201,7 @@ def test_an_interruption_before_anything_was_tried_keeps_nothing(monkeypatch):
     def stop(*args: Any, **more: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("snapimpute.estimator.tuned.best_damping", stop)
+    monkeypatch.setattr("snapimpute.experts.proximal.tuned.best_damping", stop)
     imputer = si.SnapImputer("1:5")
     with pytest.raises(KeyboardInterrupt):
         imputer.fit(DATA)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import ArrayLike
 
 import snapimpute as si
-from snapimpute.estimator.foldin import curvatures, fold_in, shrinkage
+from snapimpute.experts.proximal.foldin import curvatures, fold_in, shrinkage
 from snapimpute.linalg import tiled
 from snapimpute.penalties import (
     DiscretePenalty,

@@ -13,7 +13,7 @@ from snapimpute.app.report import _charts as charts
 from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.estimator.evaluation import Evaluation, evaluate
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.tuning import Candidate, Choice
+from snapimpute.experts.proximal.tuning import Candidate, Choice
 from snapimpute.views import plots
 from snapimpute.views.figures import Confusion, Convergence, Series, TuningScores, WayScores, names, reliability_of
 

@@ -19,8 +19,8 @@ import snapimpute as si
 from snapimpute import Observations, SnapImputer
 from snapimpute.app.report import figures
 from snapimpute.estimator.evaluation import Evaluation, evaluate
-from snapimpute.estimator.tuning import Candidate, Choice, ModelSpec
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.proximal.tuning import Candidate, Choice, ModelSpec
 from snapimpute.views import plots
 
 LABELS = ["$low$", "mid", "$high"]

@@ -109,6 +109,14 @@ def read_features(given: Any, size: int, labels: Sequence[Any] | None, argument:
     return table.take(_places(index, labels, argument, lane))
 
 
+def refuse_features(*given: FeatureTable | None) -> None:
+    """Refuse features, which the proximal method has no use for."""
+    for one in given:
+        if one is not None:
+            told = f'{one.argument} belong to method="posterior": other methods have no use for them'
+            raise ArgumentError(one.argument, one.size, told)
+
+
 def own_labels(labels: Any) -> list[Any] | None:
     """Return labels as a list; None where there are none, or nothing but positions.
 

@@ -13,8 +13,8 @@ from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.data.tables import Table
 from snapimpute.estimator.engines import EngineModel
-from snapimpute.estimator.model import Model
-from snapimpute.estimator.offsets import HELD_OUT
+from snapimpute.experts.proximal.model import Model
+from snapimpute.experts.proximal.offsets import HELD_OUT
 
 
 def asked_cells(

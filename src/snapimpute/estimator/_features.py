@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from snapimpute.base.errors import ArgumentError
 from snapimpute.data.checks import Labels
 from snapimpute.data.features import FeatureTable, own_labels, read_features
 from snapimpute.data.tables import Table
@@ -27,14 +26,6 @@ def sides_of(table: Table, row_features: Any, column_features: Any) -> Sides:
         return rows, None
     names = own_labels(table.names)
     return rows, read_features(column_features, table.shape[1], names, "column_features", "column")
-
-
-def refuse_features(*given: FeatureTable | None) -> None:
-    """Refuse features, which the proximal method has no use for."""
-    for one in given:
-        if one is not None:
-            told = f'{one.argument} belong to method="posterior": other methods have no use for them'
-            raise ArgumentError(one.argument, one.size, told)
 
 
 def further_sides(

@@ -19,12 +19,13 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table
 from snapimpute.estimator._features import Sides, sides_of
 from snapimpute.estimator._update import grown
-from snapimpute.estimator.decide import Decide, SymbolRule
-from snapimpute.estimator.model import Model, in_units
-from snapimpute.estimator.offsets import KnownCells
-from snapimpute.estimator.spec import BoundSpec
-from snapimpute.estimator.tuned import TunedSpec
-from snapimpute.estimator.tuning import Search
+from snapimpute.experts.decide import Decide
+from snapimpute.experts.proximal.calibration import SymbolRule
+from snapimpute.experts.proximal.model import Model, in_units
+from snapimpute.experts.proximal.offsets import KnownCells
+from snapimpute.experts.proximal.spec import BoundSpec
+from snapimpute.experts.proximal.tuned import TunedSpec
+from snapimpute.experts.proximal.tuning import Search
 from snapimpute.solvers import FitOptions, Result, Solver
 
 _SHOWN_VALUES = 20

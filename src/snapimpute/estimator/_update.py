@@ -13,9 +13,9 @@ from snapimpute.data.cells import coded
 from snapimpute.data.checks import Labels, as_index, check_labels, on_symbols
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.foldin import fold_in
-from snapimpute.estimator.model import Model
-from snapimpute.estimator.spec import BoundSpec
+from snapimpute.experts.proximal.foldin import fold_in
+from snapimpute.experts.proximal.model import Model
+from snapimpute.experts.proximal.spec import BoundSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import Nuclear
 from snapimpute.problem import Problem

@@ -15,12 +15,12 @@ import numpy as np
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.offsets import Center
-from snapimpute.estimator.spec import ModelSpec, Weights
-from snapimpute.estimator.tuned import TunedSpec
-from snapimpute.estimator.tuning import choose, xi_grid
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases, Mode
+from snapimpute.experts.proximal.offsets import Center
+from snapimpute.experts.proximal.spec import ModelSpec, Weights
+from snapimpute.experts.proximal.tuned import TunedSpec
+from snapimpute.experts.proximal.tuning import choose, xi_grid
 from snapimpute.solvers import FitOptions, Result
 
 

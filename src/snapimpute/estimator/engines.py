@@ -14,13 +14,13 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
-from snapimpute.data.features import FeatureTable
+from snapimpute.data.features import FeatureTable, refuse_features
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
-from snapimpute.estimator._features import Sides, refuse_features
-from snapimpute.estimator.decide import Decide, decided
-from snapimpute.estimator.model import Predictions
+from snapimpute.estimator._features import Sides
+from snapimpute.experts.decide import Decide, decided
+from snapimpute.experts.proximal.model import Predictions
 from snapimpute.mosaic import Mosaic, MosaicFit
 from snapimpute.posterior import Posterior, PosteriorFit
 

@@ -13,12 +13,12 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator._fitting import FitData, Manner, fit_table
-from snapimpute.estimator.choice import Choice
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.offsets import DAMPING, Center, KnownCells
-from snapimpute.estimator.tuned import TunedSpec
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.proximal.choice import Choice
+from snapimpute.experts.proximal.offsets import DAMPING, Center, KnownCells
+from snapimpute.experts.proximal.tuned import TunedSpec
 
 __all__ = ["Evaluation", "Way", "check", "evaluate"]
 

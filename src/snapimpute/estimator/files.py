@@ -13,9 +13,10 @@ from snapimpute.data.alphabet import Alphabet, Nominal
 from snapimpute.data.feature_map import FEATURE_KINDS
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator import choice, decide, engines, foldin, model
-from snapimpute.estimator.spec import ModelSpec
-from snapimpute.estimator.tuned import TunedSpec
+from snapimpute.estimator import engines
+from snapimpute.experts.proximal import calibration, choice, foldin, model
+from snapimpute.experts.proximal.spec import ModelSpec
+from snapimpute.experts.proximal.tuned import TunedSpec
 from snapimpute.linalg import LowRank
 from snapimpute.mosaic import Mosaic
 from snapimpute.mosaic.fit import MOSAIC_KINDS
@@ -42,7 +43,13 @@ def _known() -> Known:
         Status,
         *SOLVERS.values(),
     ]
-    kinds += [decide.Calibration, decide.SymbolRule, decide.SymbolLogOdds, foldin.OffsetModel, model.Model]
+    kinds += [
+        calibration.Calibration,
+        calibration.SymbolRule,
+        calibration.SymbolLogOdds,
+        foldin.OffsetModel,
+        model.Model,
+    ]
     kinds += [choice.Candidate, choice.Choice, choice.HeldOut, choice.Verdict]
     kinds += [engines.Decision, engines.EngineModel, Posterior, *POSTERIOR_KINDS, *FEATURE_KINDS]
     kinds += [Mosaic, *MOSAIC_KINDS]

@@ -17,16 +17,14 @@ from snapimpute.base.display import html_of
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.checks import Labels
-from snapimpute.data.features import FeatureTable
+from snapimpute.data.features import FeatureTable, refuse_features
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hidden_score, recommended
-from snapimpute.estimator._features import further_sides, refuse_features, row_table
+from snapimpute.estimator._features import further_sides, row_table
 from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
 from snapimpute.estimator._update import grown_labels, merged, new_cells
-from snapimpute.estimator.choice import Choice, Metric, Verdict
-from snapimpute.estimator.decide import Decide, check_confidence, check_decide
 from snapimpute.estimator.engines import (
     Decision,
     EngineFit,
@@ -37,10 +35,12 @@ from snapimpute.estimator.engines import (
     update_engine,
 )
 from snapimpute.estimator.files import write_model
-from snapimpute.estimator.model import Model, Predictions
-from snapimpute.estimator.offsets import Center
-from snapimpute.estimator.spec import Weights
-from snapimpute.estimator.tuned import Strength, TunedSpec, TuningInterruptedError, tune
+from snapimpute.experts.decide import Decide, check_confidence, check_decide
+from snapimpute.experts.proximal.choice import Choice, Metric, Verdict
+from snapimpute.experts.proximal.model import Model, Predictions
+from snapimpute.experts.proximal.offsets import Center
+from snapimpute.experts.proximal.spec import Weights
+from snapimpute.experts.proximal.tuned import Strength, TunedSpec, TuningInterruptedError, tune
 from snapimpute.mosaic import Mosaic, MosaicDiagnostics
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.posterior import Diagnostics, Posterior

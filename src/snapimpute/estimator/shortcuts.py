@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
-from snapimpute.estimator.decide import Decide
 from snapimpute.estimator.files import read_model
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.offsets import Center
-from snapimpute.estimator.spec import Weights
-from snapimpute.estimator.tuned import Strength
+from snapimpute.experts.decide import Decide
+from snapimpute.experts.proximal.offsets import Center
+from snapimpute.experts.proximal.spec import Weights
+from snapimpute.experts.proximal.tuned import Strength
 from snapimpute.mosaic import Mosaic
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.posterior import Posterior

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
-from snapimpute.estimator.choice import Choice, Metric
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.proximal.choice import Choice, Metric
 from snapimpute.solvers import Result
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class TuningScores:
 
         Examples
         --------
-        >>> from snapimpute.estimator.tuning import Candidate
+        >>> from snapimpute.experts.proximal.tuning import Candidate
         >>> tried = [Candidate(lam, xi, score, 2, 9) for lam, xi, score in [(1, 0, 0.3), (2, 0, 0.2), (2, 0.1, 0.1)]]
         >>> found = TuningScores.of(Choice(tried[2], tuple(tried), "error"))
         >>> found.grid, found.place

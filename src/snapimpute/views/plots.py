@@ -18,8 +18,8 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import read_table
-from snapimpute.estimator.choice import Choice
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.proximal.choice import Choice
 from snapimpute.solvers import Result
 from snapimpute.views.figures import (
     Confusion,
@@ -75,7 +75,7 @@ def plot_path(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
     --------
     >>> from matplotlib.figure import Figure
     >>> from snapimpute.data.datasets import low_rank_alphabet
-    >>> from snapimpute.estimator.tuning import ModelSpec, path
+    >>> from snapimpute.experts.proximal.tuning import ModelSpec, path
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
     >>> choice = path(data.observations, ModelSpec(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03])
     >>> [text.get_text() for text in plot_path(choice, Figure().subplots()).get_legend().get_texts()]
@@ -113,7 +113,7 @@ def plot_surface(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
     --------
     >>> from matplotlib.figure import Figure
     >>> from snapimpute.data.datasets import low_rank_alphabet
-    >>> from snapimpute.estimator.tuning import ModelSpec, path
+    >>> from snapimpute.experts.proximal.tuning import ModelSpec, path
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.4)
     >>> choice = path(data.observations, ModelSpec(data.alphabet), lam=[4, 2, 1], xi=[0, 0.03])
     >>> plot_surface(choice, Figure().subplots()).images[0].get_array().shape

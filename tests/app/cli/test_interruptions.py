@@ -321,7 +321,8 @@ def test_an_interruption_before_anything_was_fitted_writes_nothing(snap, wide_cs
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        {"read": "snapimpute.app.io.read._bytes", "fit": "snapimpute.estimator.tuned.best_damping"}[where], stop
+        {"read": "snapimpute.app.io.read._bytes", "fit": "snapimpute.experts.proximal.tuned.best_damping"}[where],
+        stop,
     )
     before = os.listdir()
     done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5", "-q", ok=False)

@@ -27,7 +27,7 @@ from snapimpute.data.alphabet import is_missing
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import MAX_FILLED_CELLS, Table
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.model import Predictions
+from snapimpute.experts.proximal.model import Predictions
 
 if TYPE_CHECKING:
     import polars as pl

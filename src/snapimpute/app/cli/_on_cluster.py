@@ -17,7 +17,7 @@ from snapimpute.base.files import write_atomically
 from snapimpute.base.machine import in_words
 from snapimpute.base.threads import thread_count
 from snapimpute.data.alphabet import Alphabet
-from snapimpute.estimator.tuned import TunedSpec, TuningInterruptedError
+from snapimpute.experts.proximal.tuned import TunedSpec, TuningInterruptedError
 from snapimpute.solvers import Result
 from snapimpute.solvers.cluster_forecast import cluster_forecast
 from snapimpute.solvers.loop import SAMPLED_CELLS

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from snapimpute.data.alphabet import Alphabet
     from snapimpute.data.observations import Observations
     from snapimpute.data.schema import ColumnSchema
-    from snapimpute.estimator.choice import Metric
     from snapimpute.estimator.imputer import SnapImputer
-    from snapimpute.estimator.tuned import TunedSpec
-    from snapimpute.estimator.tuning import Progress
+    from snapimpute.experts.proximal.choice import Metric
+    from snapimpute.experts.proximal.tuned import TunedSpec
+    from snapimpute.experts.proximal.tuning import Progress
     from snapimpute.solvers import FitOptions
     from snapimpute.solvers.loop import Callback
 
@@ -167,8 +167,8 @@ class Fitting:
     def __post_init__(self) -> None:
         from snapimpute.app.cli._wording import in_options
         from snapimpute.backends import backend_named
-        from snapimpute.estimator.decide import Decide
-        from snapimpute.estimator.offsets import CENTERS
+        from snapimpute.experts.decide import Decide
+        from snapimpute.experts.proximal.offsets import CENTERS
         from snapimpute.penalties import DISCRETE, SPECTRAL
         from snapimpute.solvers import SOLVERS
         from snapimpute.solvers.options import ALPHABET_TERMS, PRECISIONS
@@ -203,7 +203,7 @@ class Fitting:
         progress: Progress,
     ) -> TunedSpec:
         """Choose what is open."""
-        from snapimpute.estimator.tuned import tune
+        from snapimpute.experts.proximal.tuned import tune
 
         return tune(
             known,

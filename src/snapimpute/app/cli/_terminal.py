@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-    from snapimpute.estimator.choice import Candidate
+    from snapimpute.experts.proximal.choice import Candidate
 
 EVERY = 10.0
 """Seconds between lines, where there is no terminal to draw on."""
@@ -126,7 +126,7 @@ class Watcher:
     """Takes the progress of an estimator: `tried` while it tunes, `iterated` in the last fit."""
 
     def __init__(self, console: Console | None, what: str, centers: int, max_iter: int) -> None:
-        from snapimpute.estimator.tuning import LAM_STEPS, XI_STEPS
+        from snapimpute.experts.proximal.tuning import LAM_STEPS, XI_STEPS
 
         self.console, self.what, self.max_iter = console, what, max_iter
         self.most = LAM_STEPS * (centers + len(XI_STEPS) - 1)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from snapimpute.app.cli._work import Job
-    from snapimpute.estimator.choice import Choice
-    from snapimpute.estimator.tuned import TunedSpec
+    from snapimpute.experts.proximal.choice import Choice
+    from snapimpute.experts.proximal.tuned import TunedSpec
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -74,8 +74,8 @@ def tune(
 def _settled(job: Job, fitting: Fitting, terminal: Terminal) -> tuple[TunedSpec, bool]:
     """Choose the strengths; return them, and True if the search was interrupted."""
     from snapimpute.estimator.imputer import METRICS
-    from snapimpute.estimator.model import in_units
-    from snapimpute.estimator.tuned import TuningInterruptedError
+    from snapimpute.experts.proximal.model import in_units
+    from snapimpute.experts.proximal.tuned import TuningInterruptedError
 
     watching = terminal.watching("tuning", centers=2, max_iter=fitting.max_iter)
     with terminal.saying_warnings(), watching as watcher:

@@ -15,8 +15,8 @@ from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.decide import decided
 from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.experts.decide import decided
 from snapimpute.views.figures import in_range, part_of, places
 
 MOST_LANES = 200

@@ -17,9 +17,9 @@ from snapimpute.app.report._matrix import Doubts, Shown, alphabets, least_certai
 from snapimpute.app.report._words import NOTHING, namer, number, percent, plural, points, symbol
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.choice import Choice, Verdict
 from snapimpute.estimator.evaluation import Evaluation, Way
 from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.experts.proximal.choice import Choice, Verdict
 from snapimpute.views.figures import Confusion, Convergence, TuningScores, WayScores, reliability_of
 
 MOST_KINDS = 30

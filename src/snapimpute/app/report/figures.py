@@ -15,9 +15,9 @@ from snapimpute.base.files import write_atomically
 from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.choice import Choice
 from snapimpute.estimator.comparison import Outcome
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.proximal.choice import Choice
 from snapimpute.views.figures import Convergence, names
 from snapimpute.views.plots import (
     AWARE,

@@ -10,10 +10,10 @@ from scipy.optimize import minimize
 
 import snapimpute as si
 from snapimpute import L1, Alphabet, LowRank, Nuclear, Observations, Problem
-from snapimpute.estimator import foldin, model
-from snapimpute.estimator.foldin import OffsetModel, curvatures, fold_in, shrinkage
-from snapimpute.estimator.offsets import CENTERS, KnownCells, offsets
-from snapimpute.estimator.spec import ModelSpec
+from snapimpute.experts.proximal import foldin, model
+from snapimpute.experts.proximal.foldin import OffsetModel, curvatures, fold_in, shrinkage
+from snapimpute.experts.proximal.offsets import CENTERS, KnownCells, offsets
+from snapimpute.experts.proximal.spec import ModelSpec
 from snapimpute.linalg.kernels import lanes_solve
 from snapimpute.penalties import ByColumn
 from snapimpute.solvers import solve

@@ -23,7 +23,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import cut, run_parts
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.offsets import Center, Damping, KnownCells
+from snapimpute.experts.proximal.offsets import Center, Damping, KnownCells
 from snapimpute.linalg import LowRank
 from snapimpute.linalg.kernels import lanes_solve
 from snapimpute.penalties import DiscretePenalty

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from snapimpute import L1, Alphabet, Nuclear, Observations, solve
 from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator import tuned as tuned_spec
-from snapimpute.estimator import tuning
-from snapimpute.estimator.offsets import KnownCells
-from snapimpute.estimator.spec import SPECTRAL_BY_LAM, ModelSpec
-from snapimpute.estimator.tuned import TunedSpec
-from snapimpute.estimator.tuning import (
+from snapimpute.evaluation import metrics
+from snapimpute.experts.proximal import tuned as tuned_spec
+from snapimpute.experts.proximal import tuning
+from snapimpute.experts.proximal.offsets import KnownCells
+from snapimpute.experts.proximal.spec import SPECTRAL_BY_LAM, ModelSpec
+from snapimpute.experts.proximal.tuned import TunedSpec
+from snapimpute.experts.proximal.tuning import (
     ABOVE,
     PATIENCE,
     XI_STEPS,
@@ -34,7 +35,6 @@ from snapimpute.estimator.tuning import (
     losses,
     path,
 )
-from snapimpute.evaluation import metrics
 from snapimpute.solvers import APG, AISImpute, FitOptions
 from snapimpute.solvers.loop import run
 from snapimpute.solvers.options import TUNING

@@ -12,15 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
-from snapimpute.data.features import FeatureTable
+from snapimpute.data.features import FeatureTable, refuse_features
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
-from snapimpute.estimator._features import refuse_features
-from snapimpute.estimator.decide import SymbolLogOdds, SymbolRule
-from snapimpute.estimator.foldin import OffsetModel, fold_in, same_rows, shrinkage
-from snapimpute.estimator.spec import BoundSpec
-from snapimpute.estimator.tuned import TunedSpec
+from snapimpute.experts.proximal.calibration import SymbolLogOdds, SymbolRule
+from snapimpute.experts.proximal.foldin import OffsetModel, fold_in, same_rows, shrinkage
+from snapimpute.experts.proximal.spec import BoundSpec
+from snapimpute.experts.proximal.tuned import TunedSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, Nuclear
 from snapimpute.problem import Problem

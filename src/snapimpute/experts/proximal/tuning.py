@@ -13,9 +13,9 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.choice import Candidate, Choice, HeldOut, Metric, Verdict, check_metric
-from snapimpute.estimator.offsets import HELD_OUT, KnownCells
-from snapimpute.estimator.spec import BoundSpec, ModelSpec
+from snapimpute.experts.proximal.choice import Candidate, Choice, HeldOut, Metric, Verdict, check_metric
+from snapimpute.experts.proximal.offsets import HELD_OUT, KnownCells
+from snapimpute.experts.proximal.spec import BoundSpec, ModelSpec
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import lam_at_threshold
 from snapimpute.solvers import FitOptions, Result, Solver, named

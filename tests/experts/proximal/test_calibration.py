@@ -12,9 +12,10 @@ from scipy.optimize import check_grad, minimize
 
 from snapimpute import Alphabet, Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator import decide
-from snapimpute.estimator.decide import Calibration, SymbolLogOdds, SymbolRule, check_decide, counted, decided
 from snapimpute.evaluation.metrics import expected_calibration_error
+from snapimpute.experts.decide import check_decide, decided
+from snapimpute.experts.proximal import calibration
+from snapimpute.experts.proximal.calibration import Calibration, SymbolLogOdds, SymbolRule, counted
 
 RATINGS = Alphabet.of("1:5")
 UNEVEN = Alphabet.of([-3.0, 0.0, 1.0, 10.0])
@@ -243,7 +244,7 @@ def test_the_gradient_is_that_of_the_loss(monkeypatch, rows, cols):
         asked.append((lost, start))
         return minimize(lost, start, **options)
 
-    monkeypatch.setattr(decide, "minimize", spy)
+    monkeypatch.setattr(calibration, "minimize", spy)
     fit(entries(40), rows=rows, cols=cols)
     ((lost, start),) = asked
     rng = np.random.default_rng(0)
@@ -268,7 +269,7 @@ def test_no_other_parameters_lose_less(size):
     def lost(weights: np.ndarray, log_odds: np.ndarray) -> float:
         p = softmax(powers @ weights + log_odds[0] * data["rows"] + log_odds[1] * data["cols"])
         ridge = np.sum((weights - simple) ** 2) + np.sum(log_odds**2)
-        return float(-np.log(p[np.arange(size), codes]).sum() + decide.RIDGE * ridge / 2)
+        return float(-np.log(p[np.arange(size), codes]).sum() + calibration.RIDGE * ridge / 2)
 
     least = lost(found.weights, np.array(found.log_odds))
     assert least < lost(simple, np.zeros(2))
@@ -321,7 +322,7 @@ def test_habits_are_logs_of_damped_shares(counts):
     count, usual = np.array(counts, dtype=float), np.array([0.2, 0.3, 0.5])
     found = SymbolLogOdds.of([count], [usual]).at(0, np.arange(len(counts)))
     for row, one in zip(count, found, strict=True):
-        damped = (row + decide.DAMPING * usual) / (row.sum() + decide.DAMPING)
+        damped = (row + calibration.DAMPING * usual) / (row.sum() + calibration.DAMPING)
         np.testing.assert_allclose(one, np.log(damped / usual), atol=1e-13)
 
 
@@ -365,7 +366,7 @@ def test_no_entry_is_its_own_evidence(monkeypatch):
 
 def test_habits_of_too_many_lanes_are_not_used(monkeypatch):
     """Where they would need too much memory the probabilities go by the estimate alone."""
-    monkeypatch.setattr(decide, "MOST_NUMBERS", 50)  # 40 rows are too many, 5 columns are not
+    monkeypatch.setattr(calibration, "MOST_NUMBERS", 50)  # 40 rows are too many, 5 columns are not
     rule, obs, _ = fitted()
     assert [one.log_odds[0] for one in rule.calibrations if one is not None] == [0.0, 0.0]
     assert all(one.log_odds[1] != 0 for one in rule.calibrations if one is not None)
@@ -378,7 +379,7 @@ def test_habits_of_too_many_lanes_are_not_used(monkeypatch):
 
 def test_a_calibration_is_fitted_to_so_many_entries_at_most(monkeypatch):
     """Of more, every so manyth is taken."""
-    monkeypatch.setattr(decide, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(calibration, "MOST_ENTRIES", 10)
     sizes: list[int] = []
     fit_calibration = Calibration.fit
     monkeypatch.setattr(Calibration, "fit", lambda *given: sizes.append(given[1].size) or fit_calibration(*given))

@@ -26,9 +26,9 @@ from snapimpute import (
 )
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.estimator.offsets import DAMPING, DAMPINGS, KnownCells, best_damping, offsets
-from snapimpute.estimator.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec, smallest_gap
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
+from snapimpute.experts.proximal.offsets import DAMPING, DAMPINGS, KnownCells, best_damping, offsets
+from snapimpute.experts.proximal.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec, smallest_gap
 
 ALPHABET = Alphabet.of("1:5")
 NAMES = [*DISCRETE_BY_XI, "ridge"]

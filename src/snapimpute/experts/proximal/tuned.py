@@ -14,10 +14,10 @@ from snapimpute.base.files import stored
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.choice import Choice, Metric
-from snapimpute.estimator.offsets import Center, KnownCells, best_damping
-from snapimpute.estimator.spec import BoundSpec, ModelSpec, Weights
-from snapimpute.estimator.tuning import LamPath, Progress, Search, lams_of, xi_grid
+from snapimpute.experts.proximal.choice import Choice, Metric
+from snapimpute.experts.proximal.offsets import Center, KnownCells, best_damping
+from snapimpute.experts.proximal.spec import BoundSpec, ModelSpec, Weights
+from snapimpute.experts.proximal.tuning import LamPath, Progress, Search, lams_of, xi_grid
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.solvers import Checkpoint, FitOptions, Result, Solver, named, pick

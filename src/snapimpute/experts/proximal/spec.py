@@ -17,7 +17,7 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet, need_order
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.offsets import CENTERS, DAMPING, Center, Damping, KnownCells
+from snapimpute.experts.proximal.offsets import CENTERS, DAMPING, Center, Damping, KnownCells
 from snapimpute.linalg import LowRank, partial_svd, sparse
 from snapimpute.linalg.backend import backend_of
 from snapimpute.penalties import (

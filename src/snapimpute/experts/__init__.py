@@ -1,0 +1,1 @@
+"""Models of a table behind one protocol, and the blend of them."""
