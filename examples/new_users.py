@@ -18,7 +18,7 @@ known = np.full((300, 120), np.nan)
 seen = data.observations
 old = seen.rows < 300
 known[seen.rows[old], seen.cols[old]] = seen.values[old]
-imp = si.SnapImputer("1:5", lam=6.0, xi=0.01, center="biases").fit(known)
+imp = si.SnapImputer("1:5", method=si.Proximal(lam=6.0, xi=0.01, center="biases")).fit(known)
 
 rng = np.random.default_rng(1)
 counts, right = [0, 1, 2, 4, 8, 16, 32, 64], []

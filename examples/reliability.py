@@ -12,7 +12,7 @@ import snapimpute as si
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 data = si.datasets.low_rank_alphabet((400, 200), rank=4, alphabet="1:5", observed=0.5, noise=0.1, random_state=0)
-found = si.evaluate(data.observations, si.SnapImputer("1:5", lam=8.0, xi=0.01))
+found = si.evaluate(data.observations, si.SnapImputer("1:5", method=si.Proximal(lam=8.0, xi=0.01)))
 print(found)
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.3), layout="constrained")
 si.plots.plot_scores(found, ax=left)

@@ -12,7 +12,7 @@ import snapimpute as si
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 known, hidden = si.datasets.senate_votes(117).observations.split(0.9, random_state=0)
-imp = si.SnapImputer("0,1", lam=2.94, xi=0.003, center="mean").fit(known)
+imp = si.SnapImputer("0,1", method=si.Proximal(lam=2.94, xi=0.003, center="mean")).fit(known)
 right = (imp.predict(hidden.rows, hidden.cols) == hidden.values).mean()
 print(f"{100 * right:.1f} % of {len(hidden):,} hidden votes found again from {len(known):,}")
 

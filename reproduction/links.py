@@ -278,10 +278,9 @@ def _completed(discrete: str | None, centers: tuple[Center, ...]) -> Method:
         search = plain if discrete is None else _beside(plain, discrete).others()
         best = min(search.best.values(), key=lambda one: (one.score, one.xi))
         held = search.found[best][0]
-        start = plain.starts.get(best.lam, [None])[0]
         options = FitOptions(random_state=known.seed, **LIMITS, **LAST)
         plan = TunedSpec(search.spec, best.lam, best.xi)
-        result = plan.fit(known.pairs.observations, "ais-impute", options, x0=start)
+        result = plan.fit(known.pairs.observations, "ais-impute", options, x0=search.ends[best][0])
         threshold = best_threshold(held.observations.values, held.estimate)
         xi = None if discrete is None else best.xi
         return Answer(result.entries, threshold, best.lam, xi, result.x.rank)
@@ -295,7 +294,7 @@ def _beside(plain: Search, discrete: str) -> Search:
     search.spec = replace(plain.spec, discrete=discrete)
     search.fits = [replace(fit, bound=search.spec.bind(fit.bound.cells)) for fit in plain.fits]
     search.tried, search.best, search.found = list(plain.tried), dict(plain.best), dict(plain.found)
-    search.losses = dict(plain.losses)
+    search.losses, search.ends = dict(plain.losses), dict(plain.ends)
     return search
 
 

@@ -79,7 +79,7 @@ PEERS: dict[str, Peer] = {
     "constant mean": Peer("constant-mean", None, "the mean of the known entries"),
     "damped biases": Peer("damped-biases", None, "mean, row and column biases, with their defaults"),
     "ours, SnapImputer": Peer(
-        "ours", None, "all defaults, which tune by error rate; symbols by its calibrated decision"
+        "ours", None, "the proximal expert, tuned by error rate; symbols by its calibrated decision"
     ),
     "myFM regression": Peer(
         "myfm-regression", "myfm", "rank 10, 512 Gibbs iterations, 256 samples kept; not clipped"

@@ -26,8 +26,10 @@ from snapimpute import (
     Nuclear,
     Observations,
     Problem,
+    Proximal,
     Rank,
     Ridge,
+    SnapImputer,
     TruncatedNuclear,
 )
 from snapimpute.data.datasets import low_rank_alphabet
@@ -170,6 +172,20 @@ def biases(shape: tuple[int, int]) -> LowRank:
     """Offsets of rank 2."""
     rng = np.random.default_rng(7)
     return LowRank(rng.normal(size=(shape[0], 2)), np.array([1.0, 0.5]), rng.normal(size=(shape[1], 2)))
+
+
+# ---------------------------------------------------------------- estimators
+def proximal(alphabet: Any = None, **params: Any) -> SnapImputer:
+    """The estimator with the proximal expert alone, where each parameter goes to the one of the two that has it."""
+    mine = set(SnapImputer().get_params())
+    own = {name: value for name, value in params.items() if name in mine}
+    inner = {name: value for name, value in params.items() if name not in mine}
+    return SnapImputer(alphabet, method=Proximal(**inner), **own)
+
+
+def complete(table: Any, alphabet: Any, **params: Any) -> Any:
+    """The table, filled by `proximal`."""
+    return proximal(alphabet, **params).fit_transform(table)
 
 
 # ---------------------------------------------------------------- dense forms

@@ -30,9 +30,10 @@ assert not (heavy := {"numba", "scipy", "sklearn", "numpy"} & set(sys.modules)),
 
 import numpy as np
 X = np.array([[5, 4, np.nan, 1], [np.nan, 4, 1, 1], [1, np.nan, 5, 5], [1, 1, 5, np.nan]])
-filled = si.complete(X, "1:5", lam=0.5, xi=0.01)
+method = si.Proximal(lam=0.5, xi=0.01)
+filled = si.complete(X, "1:5", method=method)
 assert filled.tolist() == [[5, 4, 1, 1], [5, 4, 1, 1], [1, 1, 5, 5], [1, 1, 5, 5]], filled
-si.SnapImputer("1:5", lam=0.5, xi=0.01).fit(X).save("model.snap")
+si.SnapImputer("1:5", method=method).fit(X).save("model.snap")
 assert (si.load("model.snap").transform(X) == filled).all()
 
 for name in si.datasets.names():

@@ -10,12 +10,17 @@ if TYPE_CHECKING:
     from snapimpute.backends import cluster
     from snapimpute.data import datasets
     from snapimpute.data.alphabet import Alphabet, Nominal
+    from snapimpute.data.expert import Expert, ExpertFit
     from snapimpute.data.observations import Observations
     from snapimpute.estimator.evaluation import evaluate
     from snapimpute.estimator.imputer import SnapImputer
     from snapimpute.estimator.shortcuts import complete, load
     from snapimpute.evaluation import baselines, metrics
+    from snapimpute.experts.blend import Blend, BlendFit
+    from snapimpute.experts.habits import Habits
+    from snapimpute.experts.links import Links, LinksFit
     from snapimpute.experts.proximal import tuning
+    from snapimpute.experts.proximal.expert import Proximal, ProximalFit
     from snapimpute.linalg import LowRank
     from snapimpute.mosaic import Mosaic, MosaicFit
     from snapimpute.penalties import (
@@ -54,10 +59,19 @@ _MODULES = {
 _NAMES = {
     "Alphabet": "data.alphabet",
     "Nominal": "data.alphabet",
+    "Expert": "data.expert",
+    "ExpertFit": "data.expert",
     "Observations": "data.observations",
     "LowRank": "linalg",
     "Mosaic": "mosaic",
     "MosaicFit": "mosaic",
+    "Blend": "experts.blend",
+    "BlendFit": "experts.blend",
+    "Habits": "experts.habits",
+    "Links": "experts.links",
+    "LinksFit": "experts.links",
+    "Proximal": "experts.proximal.expert",
+    "ProximalFit": "experts.proximal.expert",
     "Posterior": "posterior",
     "PosteriorFit": "posterior",
     "Problem": "problem",
@@ -97,10 +111,17 @@ __all__ = [
     "MCP",
     "SCAD",
     "Alphabet",
+    "Blend",
+    "BlendFit",
     "ByColumn",
     "CappedL1",
     "ComposedL1",
+    "Expert",
+    "ExpertFit",
     "FractionalL0",
+    "Habits",
+    "Links",
+    "LinksFit",
     "LogSum",
     "LowRank",
     "Lp",
@@ -112,6 +133,8 @@ __all__ = [
     "Posterior",
     "PosteriorFit",
     "Problem",
+    "Proximal",
+    "ProximalFit",
     "Rank",
     "Result",
     "Ridge",

@@ -23,7 +23,7 @@ from snapimpute.linalg.backend import COLUMNS, ROWS, Backend, to_host
 from snapimpute.problem.losses import Thresholds
 from snapimpute.solvers.proximal.gradient import ProximalSolver
 from snapimpute.solvers.registry import SOLVERS
-from tests.helpers import ROOT
+from tests.helpers import ROOT, proximal
 
 pytestmark = pytest.mark.slow
 
@@ -424,10 +424,10 @@ def test_an_estimator(backend_name: str) -> None:
     known = data()
     table[known.rows, known.cols] = known.values
     options: dict[str, Any] = {"alphabet": "1:5", "lam": 2.0, "xi": 0.02, "tol": 1e-2}
-    here = si.SnapImputer(**options).fit_transform(table)
-    there = si.SnapImputer(**options, backend=backend_name).fit_transform(table)
+    here = proximal(**options).fit_transform(table)
+    there = proximal(**options, backend=backend_name).fit_transform(table)
     np.testing.assert_array_equal(there, here)
-    tuned = si.SnapImputer(alphabet="1:5", backend=backend_name, tol=1e-2).fit(table)
+    tuned = proximal("1:5", tol=1e-2, backend=backend_name).fit(table)
     assert tuned.lam_ > 0
 
 
@@ -443,7 +443,7 @@ def test_an_unknown_backend_is_refused() -> None:
     with pytest.raises(ValueError, match=r"backend must be one of .*got None"):
         si.solve(problem, backend=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="backend must be one of"):
-        si.SnapImputer(alphabet="1:5", backend="jax").fit([[1, 2], [3, 4]])
+        si.SnapImputer(alphabet="1:5", backend="jax", method="proximal").fit([[1, 2], [3, 4]])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

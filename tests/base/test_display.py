@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 import snapimpute as si
 from snapimpute import SnapImputer
 from snapimpute.base.display import html_of, html_of_result
+from snapimpute.experts.proximal.expert import Proximal
 
 NASTY = ['<b onclick="x">no</b>', "yes & 'more'"]
 
@@ -54,14 +55,17 @@ def table() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def tuned(table) -> SnapImputer:
-    return SnapImputer("1:5", max_iter=200).fit(table)
+    return SnapImputer("1:5", method=Proximal(max_iter=200)).fit(table)
 
 
 # -------------------------------------------------------------------- an imputer
 def test_only_parameters_that_were_changed_are_shown():
     """Before a fit there are the parameters that differ from their defaults, and nothing else."""
-    html = html_of(SnapImputer("1:5", lam=2.0, missing=[-99], solver=si.solvers.APG()))
-    assert rows(html) == {"alphabet": "'1:5'", "lam": "2.0", "missing": "[-99]", "solver": repr(si.solvers.APG())}
+    html = html_of(SnapImputer("1:5", method=Proximal(lam=2.0, solver=si.solvers.APG()), missing=[-99]))
+    method = f"Proximal(lam=2.0, solver={si.solvers.APG()!r})"
+    assert rows(html) == {"alphabet": "'1:5'", "method": method, "missing": "[-99]"}
+    several = SnapImputer(method=["habits", Proximal(xi=0.0)])
+    assert rows(html_of(several)) == {"method": "['habits', Proximal(xi=0.0)]"}
     assert "not fitted" in html
     assert rows(html_of(SnapImputer())) == {}
 
@@ -86,10 +90,33 @@ def test_a_fit_says_what_it_is_and_how_it_went(tuned):
     assert found["verdict"] == str(tuned.verdict_)
 
 
+def test_a_blend_says_who_carries_the_answer(table):
+    """Each expert with its score and weight, the verdict on several lines, and no strengths."""
+    imputer = SnapImputer("1:5", method=["habits", Proximal(lam=1.0, xi=0.01)]).fit(table)
+    html = html_of(imputer)
+    assert Tags(html).names == {"style"}
+    said = [unescape(one) for one in re.findall(r"<td[^>]*>(.*?)</td>", html)]
+    for line in (*map(str, imputer.experts_), *str(imputer.verdict_).splitlines(), str(imputer.status_)):
+        assert line in said
+    assert {"table", "symbols", "experts", "verdict", "status"} <= {*rows(html)}
+    assert {"model", "solver", "iterations"}.isdisjoint(rows(html))
+
+
+@pytest.mark.parametrize("method", ["posterior", "mosaic", "habits"])
+def test_another_expert_says_how_its_run_went(table, method):
+    """Its name, how it ended, and what its diagnostics say, where it has any."""
+    imputer = SnapImputer("1:5", method=method, time_limit=2.0).fit(table)
+    found = rows(html_of(imputer))
+    assert (found["expert"], found["table"], found["status"]) == (method, "40 × 30", str(imputer.status_))
+    if imputer.diagnostics_ is not None:
+        assert found["run"] == str(imputer.diagnostics_).splitlines()[0]
+        assert f"{imputer.n_iter_:,}" in (found.get("sweeps"), found.get("steps"))
+
+
 def test_what_was_not_tuned_has_no_score(table):
     """With given strengths there is neither a held-out score nor a verdict; advice is shown where there is some."""
     with pytest.warns(match="max_iter"):
-        imputer = SnapImputer("1:5", lam=1.0, xi=0.01, center=None, max_iter=2).fit(table)
+        imputer = SnapImputer("1:5", method=Proximal(lam=1.0, xi=0.01, center=None, max_iter=2)).fit(table)
     found = rows(html_of(imputer))
     assert {"held-out score", "verdict"}.isdisjoint(found)
     assert imputer.status_.advice
@@ -101,8 +128,10 @@ def test_labels_and_parameters_are_escaped():
     """Nothing in labels, codes or names of columns becomes a tag, an attribute or an entity."""
     frame = pd.DataFrame({f"<script>{j}": (NASTY * 6)[j : j + 10] for j in range(3)}).astype(object)
     frame.iloc[0, 0] = "<i>"
-    imputer = SnapImputer(dict.fromkeys(frame.columns, NASTY), missing=["<i>"], lam=0.5, xi=0.0).fit(frame)
-    for html in (html_of(imputer), html_of(SnapImputer(NASTY))):
+    imputer = SnapImputer(dict.fromkeys(frame.columns, NASTY), method=Proximal(lam=0.5, xi=0.0), missing=["<i>"]).fit(
+        frame
+    )
+    for html in (html_of(imputer), html_of(SnapImputer(NASTY, method="proximal"))):
         tags = Tags(html)
         assert tags.seen == {"div", "b", "span", "table", "tr", "th", "td"}
         assert tags.names == {"style"}
@@ -116,14 +145,14 @@ def test_several_alphabets_are_counted():
     """Of many columns each alphabet is named once, with the number of its columns."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(1, 6, (20, 2)), rng.integers(0, 2, 20), rng.standard_normal(20)])
-    imputer = SnapImputer(["1:5", "1:5", [0, 1], None], lam=0.5, xi=0.0).fit(X)
+    imputer = SnapImputer(["1:5", "1:5", [0, 1], None], method=Proximal(lam=0.5, xi=0.0)).fit(X)
     expected = "2 columns: Alphabet([1, 2, 3, 4, 5]); 1 column: Alphabet([0, 1]); 1 column: no alphabet"
     assert rows(html_of(imputer))["symbols"] == expected
 
 
 def test_long_parameters_are_cut():
     """A parameter of ten thousand entries does not fill the screen."""
-    shown = rows(html_of(SnapImputer(dict.fromkeys(range(10_000), "1:5"))))["alphabet"]
+    shown = rows(html_of(SnapImputer(dict.fromkeys(range(10_000), "1:5"), method="proximal")))["alphabet"]
     assert len(shown) < 200
     assert shown.endswith("…")
 

@@ -37,13 +37,13 @@ def test_an_error_survives_pickling(kind, builtin):
 @pytest.mark.parametrize(
     ("argument", "value", "call"),
     [
-        ("k", 0, lambda: SnapImputer("1:2").fit([[1, 2], [2, None]]).recommend(0, 0)),
+        ("k", 0, lambda: SnapImputer("1:2", method="proximal").fit([[1, 2], [2, None]]).recommend(0, 0)),
         ("max_iter", 0, lambda: FitOptions(max_iter=0)),
         ("dtype", "int", lambda: FitOptions(dtype="int")),
         ("alphabet", None, lambda: SnapImputer().fit([[1, 2], [2, None]])),
-        ("decide", "best", lambda: SnapImputer("1:2", decide="best").fit([[1, 2], [2, None]])),
+        ("decide", "best", lambda: SnapImputer("1:2", decide="best", method="proximal").fit([[1, 2], [2, None]])),
         ("values", "x", lambda: Alphabet.of(["low", "high"]).encode(np_objects("low", "x"))),
-        ("X", 7.0, lambda: SnapImputer("1:2").fit([[1, 7], [2, None]])),
+        ("X", 7.0, lambda: SnapImputer("1:2", method="proximal").fit([[1, 7], [2, None]])),
     ],
 )
 def test_an_error_names_its_argument_and_its_value(argument, value, call):

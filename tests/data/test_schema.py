@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapimpute import Alphabet, SnapImputer
+from snapimpute import Alphabet, Proximal, SnapImputer
 from snapimpute.data.alphabet import Nominal
 from snapimpute.data.schema import MOST_LEVELS, SPREADS, ColumnSchema, Levels
 from snapimpute.data.tables import read_table
@@ -407,5 +407,5 @@ def test_a_fit_says_which_alphabets_it_took(caplog):
     """With "infer" above all: at the level INFO, one line."""
     X = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [1.0, np.nan]])
     with caplog.at_level("INFO", logger="snapimpute"):
-        SnapImputer({0: "1:3", 1: "infer"}, lam=0.1, xi=0.0).fit(X)
+        SnapImputer({0: "1:3", 1: "infer"}, method=Proximal(lam=0.1, xi=0.0)).fit(X)
     assert "alphabet: 1 column: 1, 2, 3; 1 column: 0, 1" in caplog.text

@@ -110,9 +110,9 @@ def test_categoricals_without_order_are_recognised():
 @pytest.mark.parametrize(
     "refused",
     [
-        lambda: si.SnapImputer(SPEC).fit(HOLES),
-        lambda: si.SnapImputer("infer").fit(HOLES[["colour"]]),
-        lambda: si.complete([[1, 2], [3, None]], si.Nominal([1, 2, 3])),
+        lambda: si.SnapImputer(SPEC, method="proximal").fit(HOLES),
+        lambda: si.SnapImputer("infer", method="proximal").fit(HOLES[["colour"]]),
+        lambda: si.complete([[1, 2], [3, None]], si.Nominal([1, 2, 3]), method="proximal"),
         lambda: si.L1(si.Nominal([1, 2, 3]), xi=1.0),
     ],
     ids=["a column", "inferred", "the table", "a penalty"],

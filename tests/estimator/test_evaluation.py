@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import snapimpute as si
-from snapimpute import Alphabet, Observations
+from snapimpute import Alphabet, Observations, Proximal
 from snapimpute.data.datasets import low_rank_alphabet
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.evaluation import Evaluation, _baselines, _column_modes, _rounded, _way, check, evaluate
@@ -18,6 +18,7 @@ from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
 from snapimpute.experts.proximal.offsets import DAMPING, KnownCells
+from tests.helpers import proximal
 
 pytestmark = pytest.mark.slow
 
@@ -34,13 +35,13 @@ GIVEN: dict[str, Any] = {"lam": 2.0, "xi": 0.01, "center": "mean"}
 
 @pytest.fixture(scope="module")
 def found() -> Evaluation:
-    return evaluate(DATA, SnapImputer("1:5", **GIVEN), share=0.3, random_state=2)
+    return evaluate(DATA, proximal("1:5", **GIVEN), share=0.3, random_state=2)
 
 
 @pytest.fixture(scope="module")
 def mixed() -> Evaluation:
     """Ratings, labels and any numbers in one table."""
-    return evaluate(_mixed(), SnapImputer(MIXED, lam=0.5, xi=0.01, center="columns"), share=0.3)
+    return evaluate(_mixed(), SnapImputer(MIXED, method=Proximal(lam=0.5, xi=0.01, center="columns")), share=0.3)
 
 
 MIXED = [Alphabet.of("1:5")] * 6 + [Alphabet.of(["n", "y"])] * 3 + [None, None]
@@ -148,7 +149,7 @@ def test_cells_left_open_are_not_right_and_have_no_distance():
 
 def test_without_alphabets_there_is_no_share_of_right_ones():
     """Only distances; the sentence speaks of these."""
-    alone = evaluate(DATA, SnapImputer([None] * 25, lam=2.0))
+    alone = evaluate(DATA, SnapImputer([None] * 25, method=Proximal(lam=2.0)))
     assert math.isnan(alone.ours.exact)
     assert math.isnan(alone.ours.error)
     assert all(math.isnan(one) for one in alone.gain(alone.ways[1]))
@@ -249,14 +250,15 @@ def test_a_kind_without_hidden_cells_is_no_trouble():
     table = _mixed().take(np.flatnonzero(~np.isin(_mixed().cols, [6, 7, 8])))
     order = [None, None, *MIXED[:6], *MIXED[6:9]]
     turned = Observations.from_coo(table.rows, (table.cols + 2) % 11, table.values, table.shape)
-    some = evaluate(turned, SnapImputer(order, lam=0.5, xi=0.01, center="columns"))
+    some = evaluate(turned, SnapImputer(order, method=Proximal(lam=0.5, xi=0.01, center="columns")))
     assert some.reliability() is not None
+    assert some.proba[2].shape == (0, 2)
     assert some.confusion(2).tolist() == [[0, 0], [0, 0]]
 
 
 def test_without_probabilities(found):
     """decide="nearest" has none: symbols are those nearest to the estimate."""
-    some = evaluate(DATA, SnapImputer("1:5", decide="nearest", **GIVEN))
+    some = evaluate(DATA, proximal("1:5", decide="nearest", **GIVEN))
     assert some.proba == (None,)
     assert some.reliability() is None
     np.testing.assert_array_equal(some.ours.symbols, Alphabet.of("1:5").snap(some.ours.estimate))
@@ -264,7 +266,7 @@ def test_without_probabilities(found):
 
 def test_cells_that_are_not_sure_enough_stay_open():
     """They are not right; the probabilities are of all cells."""
-    some = evaluate(DATA, SnapImputer("1:5", min_confidence=0.6, **GIVEN))
+    some = evaluate(DATA, proximal("1:5", min_confidence=0.6, **GIVEN))
     open_ = np.isnan(some.ours.symbols)
     assert some.proba[0] is not None
     np.testing.assert_array_equal(open_, some.proba[0].max(axis=1) < 0.6)
@@ -272,7 +274,7 @@ def test_cells_that_are_not_sure_enough_stay_open():
     assert not some.ours.right[open_].any()
     assert some.confusion(0).sum() == (~open_).sum()
     labelled = Observations.from_coo(DATA.rows, DATA.cols, (DATA.values > 3).astype(float), DATA.shape)
-    some = evaluate(labelled, SnapImputer(["n", "y"], min_confidence=0.9, **GIVEN))
+    some = evaluate(labelled, proximal(["n", "y"], min_confidence=0.9, **GIVEN))
     assert 0 < np.isnan(some.ours.symbols).sum() < len(some.hidden)
 
 
@@ -292,7 +294,7 @@ def test_hidden_cells_are_really_hidden(tuned):
     hidden[np.random.default_rng(5).permutation(len(DATA))[: round(0.2 * len(DATA))]] = True
     others = DATA.with_values(np.where(hidden, 6 - DATA.values, DATA.values))
     settings = {} if tuned else GIVEN
-    one, other = (evaluate(table, SnapImputer("1:5", **settings), random_state=5) for table in (DATA, others))
+    one, other = (evaluate(table, proximal("1:5", **settings), random_state=5) for table in (DATA, others))
     np.testing.assert_array_equal(other.hidden.values, 6 - one.hidden.values)
     for a, b in zip(one.ways, other.ways, strict=True):
         np.testing.assert_array_equal(a.estimate, b.estimate)
@@ -305,7 +307,9 @@ def test_hidden_cells_are_really_hidden(tuned):
 def test_a_copy_is_fitted():
     """The imputer that was given stays as it was; callbacks are called, though."""
     seen: list[Any] = []
-    imputer = SnapImputer("1:5", xi=0.0, center="mean", progress=seen.append, callback=lambda info: None)
+    imputer = SnapImputer(
+        "1:5", method=Proximal(xi=0.0, center="mean"), progress=seen.append, callback=lambda info: None
+    )
     some = evaluate(DATA, imputer)
     assert not hasattr(imputer, "left_")
     assert tuple(seen) == some.imputer.choice_.tried
@@ -314,19 +318,19 @@ def test_a_copy_is_fitted():
 def test_evaluate_is_strict_and_check_says_whether_it_is(found):
     """λ and ξ that were chosen on all cells know something of those hidden later; numbers that were given do not."""
     assert found.strict
-    tuned = SnapImputer("1:5", center="mean").fit(DATA)
+    tuned = SnapImputer("1:5", method=Proximal(center="mean")).fit(DATA)
     some = check(DATA, tuned)
     assert not some.strict
     assert some.imputer.choice_ is None
     assert (some.imputer.lam_, some.imputer.xi_, some.imputer.center_) == (tuned.lam_, tuned.xi_, tuned.center_)
-    given = SnapImputer("1:5", **GIVEN).fit(DATA)
+    given = proximal("1:5", **GIVEN).fit(DATA)
     assert check(DATA, given).strict
-    assert evaluate(DATA, SnapImputer("1:5")).imputer.choice_ is not None
+    assert evaluate(DATA, SnapImputer("1:5", method="proximal")).imputer.choice_ is not None
 
 
 def test_check_hides_other_cells_than_were_held_out():
     """The seed differs from that of the tuning."""
-    tuned = SnapImputer("1:5", random_state=7, center="mean", xi=0.0).fit(DATA)
+    tuned = SnapImputer("1:5", method=Proximal(center="mean", xi=0.0), random_state=7).fit(DATA)
     held = tuned.choice_.held_out[0].observations
     hidden = check(DATA, tuned).hidden
     assert len(held) == len(hidden)
@@ -336,9 +340,9 @@ def test_check_hides_other_cells_than_were_held_out():
 
 def test_check_is_evaluate_at_the_same_strengths():
     """The same cells hidden, the same numbers."""
-    given = SnapImputer("1:5", **GIVEN, random_state=3).fit(DATA)
+    given = proximal("1:5", **GIVEN, random_state=3).fit(DATA)
     one = check(DATA, given)
-    other = evaluate(DATA, SnapImputer("1:5", **GIVEN, random_state=3), random_state=4)
+    other = evaluate(DATA, proximal("1:5", **GIVEN, random_state=3), random_state=4)
     np.testing.assert_array_equal(one.hidden.rows, other.hidden.rows)
     for a, b in zip(one.ways, other.ways, strict=True):
         np.testing.assert_array_equal(a.estimate, b.estimate)
@@ -351,7 +355,7 @@ def test_check_is_evaluate_at_the_same_strengths():
         {"discrete": si.L1("1:5", xi=0.01), "lam": 2.0, "center": "mean"},
         {"discrete": None, "lam": 2.0},
         {"discrete": "ridge", "lam": 2.0, "xi": 0.01},
-        {"weights": "frequency", **GIVEN},
+        {"symbol_weights": "frequency", **GIVEN},
         {"solver": "soft-impute", **GIVEN},
         {"discrete": "l0", **GIVEN},
     ],
@@ -359,31 +363,36 @@ def test_check_is_evaluate_at_the_same_strengths():
 )
 def test_penalties_and_solvers_of_all_kinds_are_checked(settings):
     """Objects that bring their own strength, none, weights: the checked fit is that of the imputer."""
-    imputer = SnapImputer("1:5", **settings).fit(DATA)
+    imputer = proximal("1:5", **settings).fit(DATA)
     some = check(DATA, imputer)
     assert (some.imputer.lam_, some.imputer.xi_) == (imputer.lam_, imputer.xi_)
     assert some.ways[1].label == "plain low rank, rounded"
-    assert evaluate(DATA, SnapImputer("1:5", **settings)).ours.exact > 0.3
+    assert evaluate(DATA, proximal("1:5", **settings)).ours.exact > 0.3
 
 
 # -------------------------------------------------------------------- against rounding
 def test_rounding_is_the_fit_without_a_discrete_penalty(found):
     """At the same λ; with ξ = 0 it is our own estimate."""
-    plain = SnapImputer("1:5", lam=2.0, discrete=None, center="mean", decide="nearest").fit(found.known)
+    plain = SnapImputer("1:5", method=Proximal(lam=2.0, discrete=None, center="mean"), decide="nearest").fit(
+        found.known
+    )
     np.testing.assert_allclose(found.ways[1].estimate, plain.predict_mean(found.hidden.rows, found.hidden.cols))
     assert not np.array_equal(found.ways[1].estimate, found.ours.estimate)
-    own = evaluate(DATA, SnapImputer("1:5", lam=2.0, xi=0.0, center="mean"))
+    own = evaluate(DATA, SnapImputer("1:5", method=Proximal(lam=2.0, xi=0.0, center="mean")))
     np.testing.assert_array_equal(own.ways[1].estimate, own.ours.estimate)
     np.testing.assert_array_equal(own.ways[1].symbols, Alphabet.of("1:5").snap(own.ours.estimate))
 
 
 def test_rounding_has_the_best_strength_of_its_own():
     """Where λ was tuned, the plain fit gets the λ that was best without a penalty."""
-    imputer = SnapImputer("1:5", center="mean").fit(DATA)
-    verdict = replace(imputer.choice_.verdict, plain=replace(imputer.choice_.verdict.plain, lam=9.0))
-    imputer.choice_ = replace(imputer.choice_, verdict=verdict)
+    imputer = SnapImputer("1:5", method=Proximal(center="mean")).fit(DATA)
+    fit, verdict = imputer.fit_, replace(imputer.verdict_, plain=replace(imputer.verdict_.plain, lam=9.0))
+    tuned = replace(fit.tuned, choice=replace(imputer.choice_, verdict=verdict))
+    imputer._model = replace(imputer._model, fit=replace(fit, tuned=tuned))
     some = check(DATA, imputer)
-    plain = SnapImputer("1:5", lam=9.0, discrete=None, center="mean", decide="nearest").fit(some.known)
+    plain = SnapImputer("1:5", method=Proximal(lam=9.0, discrete=None, center="mean"), decide="nearest").fit(
+        some.known
+    )
     np.testing.assert_allclose(some.ways[1].estimate, plain.predict_mean(some.hidden.rows, some.hidden.cols))
 
 
@@ -408,7 +417,7 @@ def test_symbols_that_came_in_single_precision_count_as_right():
     rough = Observations.from_coo(DATA.rows, DATA.cols, values, DATA.shape)
     fine = Observations.from_coo(DATA.rows, DATA.cols, DATA.values / 10, DATA.shape)
     alphabet, settings = [0.1, 0.2, 0.3, 0.4, 0.5], {"lam": 0.2, "xi": 0.001, "center": "mean"}
-    one, other = (evaluate(table, SnapImputer(alphabet, **settings)) for table in (rough, fine))
+    one, other = (evaluate(table, proximal(alphabet, **settings)) for table in (rough, fine))
     assert [way.exact for way in one.ways] == [way.exact for way in other.ways]
     assert one.ours.exact > 0.3
     assert one.confusion(0).tolist() == other.confusion(0).tolist()

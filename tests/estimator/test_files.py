@@ -26,6 +26,7 @@ from snapimpute.experts.proximal.spec import ModelSpec
 from snapimpute.experts.proximal.tuning import Choice
 from snapimpute.solvers.checkpoint import checksum
 from snapimpute.solvers.serialise import Decoder, Encoder
+from tests.helpers import proximal
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +71,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "left alone": (mixed, MIXED, {**GIVEN, "continuous": "passthrough", "min_confidence": 0.4}),
     "by position": (lambda X: X, {0: "1:6", **dict.fromkeys(range(1, 8), "1:5")}, GIVEN),
     "list": (lambda X: X, ["1:5", None, *[[1, 2, 3, 4, 5]] * 6], GIVEN),
-    "alphabet": (lambda X: X, si.Alphabet.of("1:5"), {**GIVEN, "weights": "frequency", "decide": "rmse"}),
+    "alphabet": (lambda X: X, si.Alphabet.of("1:5"), {**GIVEN, "symbol_weights": "frequency", "decide": "rmse"}),
     "nearest": (lambda X: X, "1:5", {**GIVEN, "decide": "nearest", "center": None, "dtype": "float32"}),
     "objects": (
         lambda X: X,
@@ -82,7 +83,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         },
     ),
     "not convex": (lambda X: X, "1:5", {**GIVEN, "discrete": "l0-fractional", "spectral": "mcp"}),
-    "an array": (lambda X: X, np.arange(1.0, 6.0), {**GIVEN, "weights": np.ones(5), "max_rank": 2}),
+    "an array": (lambda X: X, np.arange(1.0, 6.0), {**GIVEN, "symbol_weights": np.ones(5), "max_rank": 2}),
 }
 
 
@@ -90,7 +91,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 def case(request, X) -> tuple[Any, si.SnapImputer]:
     make, alphabet, params = CASES[request.param]
     table = make(X)
-    imputer = si.SnapImputer(alphabet, **params)
+    imputer = proximal(alphabet, **params)
     with _quiet():
         imputer.fit(table)
     return table, imputer
@@ -106,7 +107,7 @@ def _quiet() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, X) -> pathlib.Path:
     path = tmp_path_factory.mktemp("models") / "model.snap"
-    si.SnapImputer("1:5", **GIVEN).fit(X).save(path)
+    proximal("1:5", **GIVEN).fit(X).save(path)
     return path
 
 
@@ -172,7 +173,7 @@ def test_a_loaded_copy_saves_to_the_same_content(tmp_path, case):
 
 def test_the_choice_and_the_verdict_come_back(tmp_path, X):
     """What was tried, with its scores, and whether discreteness helped."""
-    imputer = si.SnapImputer("1:5", center="mean", max_iter=50, tol=1e-3).fit(X)
+    imputer = si.SnapImputer("1:5", method=si.Proximal(center="mean", max_iter=50, tol=1e-3)).fit(X)
     imputer.save(tmp_path / "a.snap")
     copy = si.load(tmp_path / "a.snap")
     assert isinstance(copy.choice_, Choice)
@@ -182,7 +183,7 @@ def test_the_choice_and_the_verdict_come_back(tmp_path, X):
 
 def test_output_as_frames_comes_back(tmp_path, X):
     """What set_output asked for is part of the model."""
-    si.SnapImputer("1:5", **GIVEN).set_output(transform="pandas").fit(X).save(tmp_path / "a.snap")
+    proximal("1:5", **GIVEN).set_output(transform="pandas").fit(X).save(tmp_path / "a.snap")
     assert isinstance(si.load(tmp_path / "a.snap").transform(X), pd.DataFrame)
 
 
@@ -190,7 +191,7 @@ def test_a_path_may_be_text_in_a_new_folder_and_a_file_is_replaced(tmp_path, X):
     """The folder is made; a file that was there is another one afterwards."""
     path = str(tmp_path / "new" / "model.snap")
     for lam in (0.5, 0.7):
-        si.SnapImputer("1:5", lam=lam, xi=0.0).fit(X).save(path)
+        si.SnapImputer("1:5", method=si.Proximal(lam=lam, xi=0.0)).fit(X).save(path)
         assert si.load(path).lam_ == lam
 
 
@@ -199,7 +200,7 @@ def test_a_file_holds_numbers_and_text_only(model):
     """Safetensors with JSON: every object is of a class known by name, and there is no pickle anywhere."""
     with safe_open(model, framework="numpy") as file:
         head = file.metadata()
-    assert (head["format"], head["version"]) == ("snapimpute model", "2")
+    assert (head["format"], head["version"]) == ("snapimpute model", "3")
     tree = json.loads(head["tree"])
     names = set()
 
@@ -229,11 +230,11 @@ def test_a_callback_and_other_code_is_refused(tmp_path, X):
 
     path = tmp_path / "a.snap"
     with pytest.raises(ValueError, match=r"callback is code.*set_params\(callback=None, progress=None\)"):
-        si.SnapImputer("1:5", callback=lambda _: None, **GIVEN).fit(X).save(path)
+        proximal("1:5", callback=lambda _: None, **GIVEN).fit(X).save(path)
     with pytest.raises(TypeError, match=r"a model cannot hold a .*Own: it takes [^`]*$"):
-        si.SnapImputer("1:5", spectral=Own(1.0), xi=0.0).fit(X).save(path)
+        si.SnapImputer("1:5", method=si.Proximal(spectral=Own(1.0), xi=0.0)).fit(X).save(path)
     with pytest.raises(NotFittedError):
-        si.SnapImputer("1:5").save(path)
+        si.SnapImputer("1:5", method="proximal").save(path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -241,7 +242,7 @@ def test_a_callback_and_other_code_is_refused(tmp_path, X):
 def test_nothing_is_half_written(monkeypatch, tmp_path, X, what):
     """When the disk is full the old file stays as it was, and no other is left."""
     path = tmp_path / "a.snap"
-    imputer = si.SnapImputer("1:5", **GIVEN).fit(X)
+    imputer = proximal("1:5", **GIVEN).fit(X)
     imputer.save(path)
     before = path.read_bytes()
 
@@ -272,7 +273,7 @@ def test_nothing_is_half_written(monkeypatch, tmp_path, X, what):
     else:
         monkeypatch.setattr(pathlib.Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        imputer.set_params(lam=0.9).fit(X).save(path)
+        imputer.set_params(method__lam=0.9).fit(X).save(path)
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -346,10 +347,10 @@ def rewritten(model: pathlib.Path, path: pathlib.Path, **head: str) -> pathlib.P
     ("head", "message"),
     [
         ({"format": "weights"}, r"safetensors file, but no model of snapimpute: its format is 'weights'"),
-        ({"version": "1"}, r"version '1' of the model format, .* reads version 2: fit the model again and save it"),
+        ({"version": "2"}, r"version '2' of the model format, .* reads version 3: fit the model again and save it"),
         (
-            {"version": "3"},
-            r"version '3' of the model format, .* reads version 2: update snapimpute",
+            {"version": "4"},
+            r"version '4' of the model format, .* reads version 3: update snapimpute",
         ),
         ({"version": "new"}, "version 'new' of .*: update snapimpute"),
         ({"sha256": "0"}, "is damaged: its content does not match its checksum"),
@@ -376,9 +377,9 @@ def test_safetensors_of_others_are_refused(tmp_path):
         si.load(tmp_path / "weights.safetensors")
 
 
-def test_a_file_of_version_2_is_read():
+def test_a_file_of_version_3_is_read():
     """A model that was written once says what it said then, whatever was renamed or moved since."""
-    imp = si.load(pathlib.Path(__file__).parent / "model-2.snap")
+    imp = si.load(pathlib.Path(__file__).parent / "model-3.snap")
     assert imp.predict(0, np.arange(6)).tolist() == ["low", "low", "mid", "mid", "mid", "mid"]
     assert imp.predict_mean(0, [0, 5]) == pytest.approx([0.0799899309409201, 0.9742207337062976], rel=1e-9)
     assert imp.transform([["high", None, None, "high", None, None]]).shape == (1, 6)

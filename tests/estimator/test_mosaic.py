@@ -106,11 +106,15 @@ def test_it_works_as_an_estimator(table):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"method": "mosaics"}, "method must be one of 'auto', 'posterior', 'mosaic', .* got 'mosaics'"),
         (
-            {"method": "mosaics"},
-            "method must be 'proximal', 'posterior', 'mosaic', or a Posterior or Mosaic with its",
+            {"method": "mosaic", "backend": "torch"},
+            "backend='torch' belongs to the proximal expert, mosaic has no use",
         ),
-        ({"method": "mosaic", "lam": 2.0}, "lam=2.0 belongs to the proximal method, not to method='mosaic'"),
+        (
+            {"method": "mosaic", "dtype": "float32"},
+            "dtype='float32' belongs to the proximal expert, mosaic has no use",
+        ),
     ],
 )
 def test_parameters_that_the_mosaic_does_not_use_are_refused(table, given, message):

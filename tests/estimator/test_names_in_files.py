@@ -23,6 +23,7 @@ from snapimpute.problem.losses import Loss, Multinomial, Squares, Thresholds
 from snapimpute.solvers.base import Solver, State
 from snapimpute.solvers.checkpoint import _known_classes, fingerprint
 from snapimpute.solvers.serialise import digest, known_by_name, name_of
+from tests.helpers import proximal
 
 RNG = np.random.default_rng(3)
 TABLE = np.where(RNG.random((12, 6)) < 0.7, RNG.integers(1, 6, (12, 6)), np.nan)
@@ -37,6 +38,11 @@ STATE = "x x_observed iteration change certificate terms final"
 PINNED: dict[str, str] = {
     "alphabet": "symbols labels",
     "barrier": "rho row whole",
+    "blend": "experts square backend dtype decide random_state",
+    "blend fit": "columns observations members pools reach square scores verdict status",
+    "blend member": "label expert fit columns table",
+    "blend verdict": "leader share loss best rival gain error lead lead_error cells penalty",
+    "boosted trees": "symbols edges features splits shifts kids values starts depths baseline losses ended",
     "calibration": "alphabet middle spread weights log_odds",
     "candidate": "lam xi score rank n_iter error",
     "choice": "best tried metric held_out verdict",
@@ -44,13 +50,22 @@ PINNED: dict[str, str] = {
     "covariance answers": "sums means draws",
     "decision": "decide min_confidence",
     "drawn sample": "iteration step factors sample past noise past_noise",
+    "expert score": "name loss error wrong weight seconds cells reason",
     "feature block": "block center components",
     "feature categories": "name categories pooled",
     "feature map": "blocks names argument",
     "feature matrix": "width columns scales",
     "feature numbers": "names centers scales means spreads gaps",
     "feature tags": "name tags",
+    "fit options": "max_iter tol max_rank evaluate_every alphabet_term backend dtype random_state",
+    "fitted model": "schema expert fit rule",
+    "habits": "damping",
+    "habits fit": "observations columns powers damping",
     "held-out cells": "observations estimate loss",
+    "links": "folds rounds sets leaves cells random_state",
+    "links diagnostics": "symmetric folds cells loss baseline",
+    "links fit": "columns observations symmetric trees weights history status diagnostics",
+    "links step": "number rounds loss seconds",
     "loss least-squares": "",
     "loss multinomial": "symbols",
     "loss thresholds": "thresholds",
@@ -89,6 +104,7 @@ PINNED: dict[str, str] = {
     "penalty ridge": "center xi",
     "penalty scad": "lam a",
     "penalty tnn": "lam r",
+    "pool": "low high constants mirror careless usual",
     "posterior candidate": "covariance thresholds loss error seconds",
     "posterior cold levels": "raters items by_item by_rater",
     "posterior completion": "fitted seed rows",
@@ -102,7 +118,6 @@ PINNED: dict[str, str] = {
     "posterior given features": "map columns units lane",
     "posterior links": "block loadings shared",
     "posterior mask": "weights vectors",
-    "posterior model": "schema fit rule",
     "posterior row means": "features slopes precision",
     "posterior side": "mask given cold weights",
     "posterior low-rank state": "chain raters items draws every seen watched likelihoods",
@@ -112,9 +127,13 @@ PINNED: dict[str, str] = {
     "random_state",
     "posterior threshold prior": "center spread factor_spread",
     "posterior unit prior": "precision center slopes slope_precision",
+    "proximal": "spectral discrete symbol_weights lam xi center solver cv max_iter tol max_rank "
+    "alphabet_term backend dtype decide random_state",
+    "proximal fit": "tuned model observations status history solver why options",
     "proximal move": "to length error subspace step spectral jumps",
     "proximal point": "x observed",
     "rank limit": "rank crowd",
+    "reach": "few many",
     "run": "state rows seconds best row answer extras done memory",
     "sample": "windows groups seed",
     "solver admm": "rho accuracy",
@@ -152,7 +171,7 @@ PINNED: dict[str, str] = {
     "state svt": f"{STATE} dual residual subspace",
     "status": "code message advice",
     "symbol log-odds": "tables",
-    "symbol rule": "book decide calibrations usual cols min_confidence",
+    "symbol rule": "book decide calibrations usual cols",
     "tuned specification": "spec lam xi choice",
     "verdict": "plain aware gain error count metric",
 }
@@ -205,7 +224,7 @@ def test_no_module_path_is_in_a_file(tmp_path):
     for number, (table, symbols, params) in enumerate(
         [(TABLE, "1:5", options[0]), (mixed, alphabet, options[1]), (TABLE, "1:5", options[2])]
     ):
-        si.SnapImputer(symbols, max_iter=40, tol=1e-2, **params).fit(table).save(tmp_path / f"{number}.snap")
+        proximal(symbols, max_iter=40, tol=1e-2, **params).fit(table).save(tmp_path / f"{number}.snap")
     terms = {}, {"discrete": si.L1("1:5", 0.05)}, {"offsets": si.LowRank.constant(TABLE.shape, 3.0)}
     problems = [problem(**parts) for parts in terms]
     for name, solver in si.solvers.SOLVERS.items():

@@ -76,7 +76,7 @@ def test_progress_and_diagnostics(table, capsys):
     shown = imp._html_repr()
     assert "too few draws to tell" in shown
     assert "The 20 sweeps are made." in shown
-    assert si.SnapImputer("1:5", lam=1.0, xi=0.0).fit(table).diagnostics_ is None
+    assert si.SnapImputer("1:5", method=si.Proximal(lam=1.0, xi=0.0)).fit(table).diagnostics_ is None
 
 
 def test_it_works_as_an_estimator(table):
@@ -94,10 +94,16 @@ def test_it_works_as_an_estimator(table):
     [
         (
             {"method": "gibbs"},
-            "method must be 'proximal', 'posterior', 'mosaic', or a Posterior or Mosaic with its parameters",
+            r"method must be one of 'auto', .* an expert such as si\.Posterior\(\), .* got 'gibbs'",
         ),
-        ({"method": "posterior", "lam": 2.0}, r"lam=2.0 belongs to the proximal method, not to method='posterior'"),
-        ({"method": "posterior", "backend": "torch"}, "backend='torch' belongs to the proximal method"),
+        (
+            {"method": "posterior", "backend": "torch"},
+            "backend='torch' belongs to the proximal expert, posterior has",
+        ),
+        (
+            {"method": "posterior", "dtype": "float32"},
+            "dtype='float32' belongs to the proximal expert, posterior has",
+        ),
     ],
 )
 def test_parameters_that_the_posterior_does_not_use_are_refused(table, given, message):
@@ -182,6 +188,6 @@ def test_new_rows_need_no_features_that_the_fit_had_not(table):
     imp = si.SnapImputer("1:5", method=METHODS[0]).fit(table[:100])
     with pytest.raises(ValueError, match="row_features was not given to the fit, which has no use for it now"):
         imp.transform(table[100:], row_features=np.ones((20, 1)))
-    proximal = si.SnapImputer("1:5", lam=1.0, xi=0.0, max_iter=5, tol=1.0).fit(table[:100])
+    proximal = si.SnapImputer("1:5", method=si.Proximal(lam=1.0, xi=0.0, max_iter=5, tol=1.0)).fit(table[:100])
     with pytest.raises(ValueError, match='row_features belong to method="posterior"'):
         proximal.transform(table[100:], row_features=np.ones((20, 1)))

@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import snapimpute as si
+from tests.helpers import proximal
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def ratings(movielens):
 
 @pytest.fixture(scope="module")
 def rated(ratings):
-    return si.SnapImputer("1:5", **RATINGS).fit(ratings[0].to_sparse())
+    return proximal("1:5", **RATINGS).fit(ratings[0].to_sparse())
 
 
 @pytest.mark.movielens
@@ -60,8 +61,8 @@ def test_new_users_are_as_well_off_as_after_a_refit(movielens):
     cells = data.rows.astype(np.int64) * data.shape[1] + data.cols
     kept = ~new | np.isin(cells, seen.rows.astype(np.int64) * data.shape[1] + seen.cols)
     options = {**RATINGS, "decide": "nearest"}
-    first = si.SnapImputer("1:5", **options).fit(data.take(~new).to_sparse())
-    again = si.SnapImputer("1:5", **options).fit(data.take(kept).to_sparse())
+    first = proximal("1:5", **options).fit(data.take(~new).to_sparse())
+    again = proximal("1:5", **options).fit(data.take(kept).to_sparse())
     folded = first.fold_in(seen.to_sparse()).mean(hidden.rows, hidden.cols)
     refitted = again.predict_mean(hidden.rows, hidden.cols)
     assert si.metrics.nmse(hidden.values, folded) <= 1.03 * si.metrics.nmse(hidden.values, refitted)
@@ -70,7 +71,7 @@ def test_new_users_are_as_well_off_as_after_a_refit(movielens):
 def test_probabilities_of_votes_are_calibrated():
     """With the defaults, half of the votes hidden: at most 0.03 off, and fewer than 6 % wrong."""
     known, hidden = si.datasets.senate_votes(117).observations.split(0.5, random_state=1)
-    imp = si.SnapImputer([0, 1]).fit(known.to_sparse())
+    imp = si.SnapImputer([0, 1], method="proximal").fit(known.to_sparse())
     p = imp.predict_proba(hidden.rows, hidden.cols)
     assert si.metrics.expected_calibration_error(hidden.values, p, [0, 1]) <= 0.03
     assert si.metrics.exact_match(hidden.values, imp.predict(hidden.rows, hidden.cols)) > 0.94
@@ -83,7 +84,9 @@ def test_pipeline_with_cross_validation_on_votes():
     table[votes.coords] = votes.data
     present = ~np.isnan(table[:, 40])
     X, y = np.delete(table, 40, axis=1)[present], table[present, 40].astype(int)
-    pipe = make_pipeline(si.SnapImputer([0, 1], lam=3.0, xi=0.001), LogisticRegression(max_iter=2000))
+    pipe = make_pipeline(
+        si.SnapImputer([0, 1], method=si.Proximal(lam=3.0, xi=0.001)), LogisticRegression(max_iter=2000)
+    )
     scores = cross_val_score(pipe, X, y, cv=3)
     assert scores.mean() > max(y.mean(), 1 - y.mean()) + 0.02
 
@@ -93,7 +96,7 @@ def test_pipeline_with_cross_validation_on_survey_answers(shared_data):
     with gzip.open(shared_data("bfi.csv.gz"), "rt") as file:
         bfi = pd.read_csv(file, index_col=0)
     X, y = bfi.iloc[:, :25].astype("Int64"), bfi["gender"]
-    imp = si.SnapImputer("1:6", lam=25.0, xi=0.0, center="biases")
+    imp = si.SnapImputer("1:6", method=si.Proximal(lam=25.0, xi=0.0, center="biases"))
     pipe = make_pipeline(imp, LogisticRegression(max_iter=2000))
     assert cross_val_score(pipe, X, y, cv=3).mean() > y.value_counts(normalize=True).max() + 0.02
     common = bfi.iloc[:, :25].stack().value_counts(normalize=True).max()

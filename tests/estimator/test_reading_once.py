@@ -21,6 +21,8 @@ from snapimpute.data import cells, tables
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import imputer
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
+from snapimpute.experts.proximal import offsets
+from tests.helpers import complete
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +67,7 @@ def counts(monkeypatch) -> Counter[str]:
 def test_each_column_of_a_frame_is_converted_once(counts, make, alphabet):
     """From the frame to numbers there is one way, which a column goes once in `complete`."""
     frame = make({name: NUMBERS[:, j] for j, name in enumerate(NAMES)})
-    si.complete(frame, alphabet, **GIVEN)
+    complete(frame, alphabet, **GIVEN)
     assert (counts["tables"], counts["columns as numbers"], counts["columns interpreted"]) == (1, 5, 5)
     assert counts["columns as objects"] == counts["columns written"] == 0
     assert counts["searches for codes"] == 5
@@ -78,7 +80,7 @@ def test_each_column_of_labels_is_converted_once(counts, alphabet):
     text[0] = "high"
     text[:, 4] = "low"
     text[1, 4] = "high"
-    si.complete(pl.DataFrame({name: text[:, j].tolist() for j, name in enumerate(NAMES)}), alphabet, **GIVEN)
+    complete(pl.DataFrame({name: text[:, j].tolist() for j, name in enumerate(NAMES)}), alphabet, **GIVEN)
     assert (counts["tables"], counts["columns as objects"], counts["columns interpreted"]) == (1, 5, 5)
     assert counts["columns as numbers"] == 0
     assert counts["columns written"] == 4
@@ -87,7 +89,7 @@ def test_each_column_of_labels_is_converted_once(counts, alphabet):
 @pytest.mark.parametrize("X", [NUMBERS, NUMBERS.astype(np.float32)])
 def test_an_array_is_looked_through_once(counts, X):
     """An array of numbers stays as it is; which of its cells are missing is told once."""
-    si.complete(X, "1:5", **GIVEN)
+    complete(X, "1:5", **GIVEN)
     assert (counts["tables"], counts["arrays told apart"], counts["columns interpreted"]) == (1, 1, 0)
 
 
@@ -169,6 +171,13 @@ def computed(monkeypatch) -> Counter[tuple[str, Any]]:
     count(ConstantMean, "fit", "means")
     count(Observations, "split", "splits")
     count(Observations, "kfold", "folds")
+    real = offsets.folds_of
+
+    def by_labels(observations: Observations, parts: int, *args: Any) -> Any:
+        found["splits" if parts == 1 else "folds", (cells(observations), parts, *args)] += 1
+        return real(observations, parts, *args)
+
+    monkeypatch.setattr(offsets, "folds_of", by_labels)
     return found
 
 
@@ -191,7 +200,7 @@ def totals(computed: Counter[tuple[str, Any]]) -> dict[str, int]:
 )
 def test_complete_splits_and_centres_once(computed, counts, params, expected):
     """Damping, tuning and calibration share one split, and every λ and ξ the offsets of the same cells."""
-    si.complete(pd.DataFrame(NUMBERS, columns=NAMES), "1:5", **params)
+    complete(pd.DataFrame(NUMBERS, columns=NAMES), "1:5", **params)
     assert totals(computed) == expected
     assert (counts["tables"], counts["columns as numbers"], counts["columns interpreted"]) == (1, 5, 5)
 
@@ -201,7 +210,7 @@ def test_evaluate_shares_what_its_fits_have_in_common(computed, counts, center):
     """The plain fit beside ours and the baselines take the damping, the offsets and the biases of ours."""
     rows, cols = np.nonzero(~np.isnan(NUMBERS))
     known = Observations.from_coo(rows, cols, NUMBERS[rows, cols], NUMBERS.shape)
-    found = si.evaluate(known, si.SnapImputer("1:5", center=center, lam=0.5, xi=0.01))
+    found = si.evaluate(known, si.SnapImputer("1:5", method=si.Proximal(center=center, lam=0.5, xi=0.01)))
     assert found.imputer.xi_ > 0  # so that there is a plain fit
     fits = {"mean": 2, "biases": 12}[center]  # two are of the baselines
     assert totals(computed)["bias fits"] == fits
@@ -209,13 +218,21 @@ def test_evaluate_shares_what_its_fits_have_in_common(computed, counts, center):
     assert counts["tables"] == 1
 
 
-def test_a_command_with_a_report_computes_once(computed, counts, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        # biases are taken: 10 fits each for the table and for the report, and 2 of its baselines
+        ("proximal", {"splits": 3, "bias fits": 22, "means": 3}),
+        ("auto", {"splits": 8, "bias fits": 11, "means": 15}),  # low rank is fitted without each of the parts, too
+    ],
+)
+def test_a_command_with_a_report_computes_once(computed, counts, tmp_path, method, expected):
     """One reading, one interpretation; a split for the fit, and two for the report, which hides other cells."""
     path, _ = written(tmp_path)
-    options = ["--alphabet", "1:5", "--report", str(tmp_path / "report.html")]
+    options = ["--alphabet", "1:5", "--method", method, "--report", str(tmp_path / "report.html")]
     done = CliRunner().invoke(app, ["complete", path, "-o", str(tmp_path / "out.csv"), *options])
     assert done.exit_code == 0, done.output
-    assert totals(computed) == {"splits": 3, "bias fits": 11, "means": 4}
+    assert totals(computed) == expected
     assert (counts["files"], counts["texts cut"], counts["texts interpreted"]) == (1, 1, 1)
     assert counts["columns as numbers"] == counts["columns interpreted"] == 5
     assert counts["tables"] == 2  # the file's, and the cells that the report does not hide

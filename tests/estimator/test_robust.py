@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import snapimpute as si
+from tests.helpers import proximal
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,7 @@ def check(alphabet: list[Any], X: np.ndarray, out: np.ndarray) -> None:
 def quietly_fitted(alphabet: Any, X: np.ndarray, **params: Any) -> si.SnapImputer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # λ = 0 need not converge
-        return si.SnapImputer(alphabet, max_iter=60, **params).fit(X)
+        return proximal(alphabet, max_iter=60, **params).fit(X)
 
 
 # -------------------------------------------------------------------- any table
@@ -101,6 +102,26 @@ def test_any_table_is_filled_with_tuned_strengths(case, decide):
     check(alphabet, X, quietly_fitted(alphabet, X, decide=decide).transform(X))
 
 
+BLEND = ["habits", si.Proximal(lam=0.5, xi=0.01, max_iter=60), si.Posterior("low-rank", rank=2, sweeps=10)]
+
+
+@settings(max_examples=60)
+@given(columns(most_rows=25, scales=(1e-3, 1.0, 1e6)), st.sampled_from(["accuracy", "mae", "rmse", "nearest"]))
+def test_any_table_is_filled_by_a_blend(case, decide):
+    """The same with several experts, where there are cells enough to hold some out, and where there are not."""
+    alphabet, X = case
+    before = X.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        imputer = si.SnapImputer(alphabet, method=BLEND, decide=decide).fit(X)
+    check(alphabet, before, imputer.transform(X))
+    np.testing.assert_array_equal(X, before)
+    check(alphabet, X[::-1], imputer.transform(X[::-1]))
+    nothing = np.full((2, X.shape[1]), NAN)
+    check(alphabet, nothing, imputer.transform(nothing))
+    assert sum(imputer.blend_.values()) == pytest.approx(1)
+
+
 @settings(max_examples=40)
 @given(columns(scales=(1e-3, 1.0, 1e6)), STRENGTHS)
 def test_inferred_alphabets_hold_what_was_seen(case, params):
@@ -123,7 +144,7 @@ def test_columns_with_one_level_or_none_survive(center):
         {"a": [1.0, 2, NAN, 2, 1], "same": [7.0, NAN, 7, 7, NAN], "none": [NAN] * 5, "b": [1.0, 1, 2, NAN, 2]}
     )
     alphabet = {"a": [1, 2], "same": [7], "none": [3, 4], "b": [1, 2]}
-    out = si.SnapImputer(alphabet, lam=0.1, xi=0.01, center=center).fit_transform(X)
+    out = si.SnapImputer(alphabet, method=si.Proximal(lam=0.1, xi=0.01, center=center)).fit_transform(X)
     assert out["same"].tolist() == [7.0] * 5
     assert set(out["none"]) <= {3.0, 4.0}
     assert not out.isna().any().any()
@@ -144,7 +165,7 @@ PARAMS = {"lam": 3.0, "xi": 0.02, "center": "biases", "tol": 1e-3}
 
 def fitted(X: np.ndarray, **params: Any) -> tuple[np.ndarray, ...]:
     """All that a fit gives."""
-    imputer = si.SnapImputer("1:5", **PARAMS | params).fit(X)
+    imputer = proximal("1:5", **PARAMS | params).fit(X)
     cells = np.ix_(range(20), range(20))
     return (
         imputer.transform(X),
@@ -169,7 +190,7 @@ def test_threads_do_not_matter(monkeypatch, tmp_path, X):
     for threads in ("1", "2"):
         monkeypatch.setenv("SNAPIMPUTE_NUM_THREADS", threads)
         found[threads] = fitted(X)
-        si.SnapImputer("1:5", **PARAMS).fit(X).save(tmp_path / threads)
+        proximal("1:5", **PARAMS).fit(X).save(tmp_path / threads)
     np.testing.assert_array_equal(found["1"][0], found["2"][0])
     for a, b in zip(found["1"][1:], found["2"][1:], strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)

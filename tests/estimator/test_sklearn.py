@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import snapimpute as si
-from snapimpute import SnapImputer
+from snapimpute import Proximal, SnapImputer
+from tests.helpers import proximal
 
 pytestmark = pytest.mark.slow
 
@@ -47,13 +48,27 @@ class Filler(SnapImputer):
     predict, predict_proba, partial_fit = map(_hidden, ("predict", "predict_proba", "partial_fit"))
 
 
+SINGLE = "the posterior computes in single precision, whose last digit depends on the other cells that are asked for"
+BLENDED = EXCUSED | dict.fromkeys(
+    ("check_methods_sample_order_invariance", "check_methods_subset_invariance"), SINGLE
+)
+"""The same for the default method, which takes some two minutes: it makes some forty blends."""
+
+
 def excused(estimator: SnapImputer) -> dict[str, str]:
-    return {} if isinstance(estimator, Filler) else EXCUSED
+    if isinstance(estimator, Filler):
+        return {}
+    return BLENDED if estimator.method == "auto" else EXCUSED
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
-    [SnapImputer("infer", **GIVEN), SnapImputer("infer"), Filler("infer", **GIVEN)],
+    [
+        proximal("infer", **GIVEN),
+        SnapImputer("infer", method="proximal"),
+        SnapImputer("infer"),
+        Filler("infer", method=Proximal(**GIVEN)),
+    ],
     expected_failed_checks=excused,
 )
 def test_scikit_learn_checks(estimator, check):
@@ -65,7 +80,7 @@ def test_what_is_excused_does_fail():
     """No check is excused that would pass."""
     from sklearn.utils.estimator_checks import check_estimator
 
-    found = check_estimator(SnapImputer("infer", **GIVEN), on_fail=None, on_skip=None)
+    found = check_estimator(proximal("infer", **GIVEN), on_fail=None, on_skip=None)
     assert {one["check_name"] for one in found if one["status"] == "failed"} == set(EXCUSED)
 
 
@@ -82,7 +97,7 @@ def answers() -> tuple[np.ndarray, np.ndarray]:
 def test_a_pipeline_is_scored_on_rows_that_the_fit_has_not_seen(answers):
     """Imputer and classifier together, in cross-validation."""
     X, y = answers
-    pipeline = make_pipeline(SnapImputer("1:5", **GIVEN), LogisticRegression(max_iter=500))
+    pipeline = make_pipeline(proximal("1:5", **GIVEN), LogisticRegression(max_iter=500))
     scores = cross_val_score(pipeline, X, y, cv=4, error_score="raise")
     assert scores.mean() > 0.75
     assert pipeline.fit(X, y)[:-1].get_feature_names_out().tolist() == [f"x{j}" for j in range(10)]
@@ -98,8 +113,8 @@ def test_a_column_transformer_gives_each_part_its_own_alphabet(answers):
     both = pd.concat([frame, labels], axis=1)
     columns = ColumnTransformer(
         [
-            ("numbers", SnapImputer("1:5", **GIVEN), list(frame.columns)),
-            ("labels", SnapImputer(["lo", "hi"], **GIVEN), list(labels.columns)),
+            ("numbers", proximal("1:5", **GIVEN), list(frame.columns)),
+            ("labels", proximal(["lo", "hi"], **GIVEN), list(labels.columns)),
         ],
         verbose_feature_names_out=False,
     ).set_output(transform="pandas")
@@ -114,9 +129,14 @@ def test_a_column_transformer_gives_each_part_its_own_alphabet(answers):
 def test_a_grid_search_chooses_lam_by_the_score_of_the_estimator(answers):
     """GridSearchCV takes λ by `score`, which is the share of hidden cells that come back right."""
     X, _ = answers
-    search = GridSearchCV(SnapImputer("1:5", xi=0.0, center="mean"), {"lam": [0.5, 1e4]}, cv=3, error_score="raise")
+    search = GridSearchCV(
+        SnapImputer("1:5", method=Proximal(xi=0.0, center="mean")),
+        {"method__lam": [0.5, 1e4]},
+        cv=3,
+        error_score="raise",
+    )
     search.fit(X)
-    assert search.best_params_ == {"lam": 0.5}  # the other one leaves nothing but the mean
+    assert search.best_params_ == {"method__lam": 0.5}  # the other one leaves nothing but the mean
     assert 0.3 < search.best_score_ <= 1
     assert search.score(X) == search.best_estimator_.score(X)
 
@@ -125,7 +145,7 @@ def test_a_grid_search_chooses_lam_by_the_score_of_the_estimator(answers):
 def test_score_is_of_cells_that_were_hidden(answers, decide, low, high):
     """Higher is better, the same every time, and by the loss that ``decide`` names; one cell cannot be scored."""
     X, _ = answers
-    imputer = SnapImputer("1:5", decide=decide, **GIVEN).fit(X)
+    imputer = proximal("1:5", decide=decide, **GIVEN).fit(X)
     rows, cols = np.nonzero(~np.isnan(X))
     order = np.random.default_rng(0).permutation(rows.size)
     hidden = order[: round(0.2 * rows.size)]
@@ -146,8 +166,8 @@ def test_score_is_of_cells_that_were_hidden(answers, decide, low, high):
 def test_set_output_gives_frames_with_names(answers, kind, frame):
     """An array becomes a frame with names, a frame keeps its own; the values are the same."""
     X, _ = answers
-    expected = SnapImputer("1:5", **GIVEN).fit_transform(X)
-    imputer = SnapImputer("1:5", **GIVEN).set_output(transform=kind)
+    expected = proximal("1:5", **GIVEN).fit_transform(X)
+    imputer = proximal("1:5", **GIVEN).set_output(transform=kind)
     out = imputer.fit_transform(X)
     assert isinstance(out, frame)
     assert list(out.columns) == imputer.get_feature_names_out().tolist() == [f"x{j}" for j in range(10)]
@@ -161,7 +181,9 @@ def test_set_output_gives_frames_with_names(answers, kind, frame):
 def test_clone_has_the_parameters_and_nothing_of_the_fit(answers):
     """A clone of a fitted imputer is not fitted, and fits to the same."""
     X, _ = answers
-    imputer = SnapImputer("1:5", spectral=si.LogSum(1.0, 1.0), xi=0.01, solver=si.solvers.NIAPG()).fit(X)
+    imputer = SnapImputer(
+        "1:5", method=Proximal(spectral=si.LogSum(1.0, 1.0), xi=0.01, solver=si.solvers.NIAPG())
+    ).fit(X)
     copy = clone(imputer)
     assert not hasattr(copy, "left_")
     np.testing.assert_array_equal(copy.fit(X).left_, imputer.left_)
@@ -171,7 +193,7 @@ def test_clone_has_the_parameters_and_nothing_of_the_fit(answers):
 def test_pickle_and_joblib_keep_everything(tmp_path, answers, alphabet):
     """A fitted imputer survives both, probabilities and further data included."""
     X, _ = answers
-    imputer = SnapImputer(alphabet, **GIVEN).fit(X)
+    imputer = proximal(alphabet, **GIVEN).fit(X)
     joblib.dump(imputer, tmp_path / "imputer.joblib")
     for copy in (pickle.loads(pickle.dumps(imputer)), joblib.load(tmp_path / "imputer.joblib")):  # noqa: S301  our own
         np.testing.assert_array_equal(copy.transform(X), imputer.transform(X))
@@ -181,7 +203,7 @@ def test_pickle_and_joblib_keep_everything(tmp_path, answers, alphabet):
 
 
 def _filled(X: np.ndarray, params: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    imputer = SnapImputer("1:5", **params).fit(X)
+    imputer = proximal("1:5", **params).fit(X)
     return imputer.transform(X), imputer.left_
 
 

@@ -25,7 +25,7 @@ from snapimpute.penalties import (
 )
 from snapimpute.problem import sampling
 from snapimpute.solvers import SOLVERS, forecast
-from tests.helpers import OwnL1, biases, ratings
+from tests.helpers import OwnL1, biases, complete, ratings
 
 SHAPE = (48, 36)
 L1 = si.L1("1:5", xi=0.2, weights=OwnL1.weights)
@@ -194,7 +194,7 @@ def test_own_penalty_resumes_with_the_same_bits(tmp_path):
 def test_own_penalty_in_the_estimator():
     """SnapImputer takes a user's penalty and fills the table as with L1."""
     table, options = ratings((30, 20)), {"lam": 2.0, "center": None, "max_iter": 40}
-    filled = [si.SnapImputer("1:5", discrete=one, **options).fit_transform(table) for one in (OwnL1(), L1)]
+    filled = [complete(table, "1:5", discrete=one, **options) for one in (OwnL1(), L1)]
     assert np.array_equal(*filled)
 
 
@@ -311,7 +311,7 @@ def test_own_penalty_on_torch(columns):
 def test_a_model_of_an_own_penalty_is_not_saved(tmp_path: Path):
     """A file of a model takes classes that it can make again, and refuses others by name."""
     table = ratings((30, 20), observed=0.7)
-    imputer = si.SnapImputer("1:5", discrete=OwnL1(), lam=2.0, center=None).fit(table)
+    imputer = si.SnapImputer("1:5", method=si.Proximal(discrete=OwnL1(), lam=2.0, center=None)).fit(table)
     with pytest.raises((TypeError, ValueError), match="OwnL1"):
         imputer.save(tmp_path / "model.snap")
 

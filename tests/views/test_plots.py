@@ -20,6 +20,7 @@ from snapimpute import Observations, SnapImputer
 from snapimpute.app.report import figures
 from snapimpute.estimator.evaluation import Evaluation, evaluate
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.proximal.expert import Proximal
 from snapimpute.experts.proximal.tuning import Candidate, Choice, ModelSpec
 from snapimpute.views import plots
 
@@ -49,7 +50,12 @@ def choice(known) -> Choice:
 
 @pytest.fixture(scope="module")
 def imputer(known) -> SnapImputer:
-    return SnapImputer("0,1", lam=3.0, xi=0.0, center="mean").fit(known)
+    return SnapImputer("0,1", method=Proximal(lam=3.0, xi=0.0, center="mean")).fit(known)
+
+
+@pytest.fixture(scope="module")
+def blend(known) -> SnapImputer:
+    return SnapImputer("0,1", method=["habits", Proximal(lam=3.0, xi=0.0)]).fit(known)
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +70,18 @@ def mixed() -> tuple[pd.DataFrame, SnapImputer]:
     frame["age"] = 40 + 10 * z[:, 6]
     frame = frame.mask(rng.random(frame.shape) < 0.3)
     alphabet = {f"q{j}": "1:5" for j in range(3)} | {f"l{j}": LABELS for j in range(3)}
-    return frame, SnapImputer(alphabet, lam=0.5, xi=0.0).fit(frame)
+    return frame, SnapImputer(alphabet, method=Proximal(lam=0.5, xi=0.0)).fit(frame)
 
 
 @pytest.fixture(scope="module")
 def evaluation(known) -> Evaluation:
-    return evaluate(known, SnapImputer("0,1", lam=3.0, xi=0.0))
+    return evaluate(known, SnapImputer("0,1", method=Proximal(lam=3.0, xi=0.0)))
 
 
 @pytest.fixture(scope="module")
 def mixed_evaluation(mixed) -> Evaluation:
     _, imputer = mixed
-    return evaluate(imputer._observed, SnapImputer(imputer.alphabet_, lam=0.5, xi=0.0))
+    return evaluate(imputer._observed, SnapImputer(imputer.alphabet_, method=Proximal(lam=0.5, xi=0.0)))
 
 
 # -------------------------------------------------------------------- tuning
@@ -125,7 +131,7 @@ def test_surface_is_the_surface_of_the_choice(choice, ax):
 @pytest.mark.parametrize("draw", [plots.plot_path, plots.plot_surface])
 def test_an_imputer_shows_its_choice(known, imputer, draw, ax):
     """A tuned imputer is drawn by what it tried; one that tuned nothing says so."""
-    tuned = SnapImputer("0,1", center="mean", xi=0.0).fit(known)
+    tuned = SnapImputer("0,1", method=Proximal(center="mean", xi=0.0)).fit(known)
     draw(tuned, ax)
     draw(tuned.choice_, other := Figure().subplots())
     for mine, theirs in zip(ax.lines, other.lines, strict=True):
@@ -161,7 +167,7 @@ def test_convergence_is_the_certificate_relative_to_the_matrix(known, imputer, a
         other.lines[0].get_ydata(), imputer.history_["certificate"] / np.linalg.norm(imputer.singular_values_)
     )
     with pytest.raises(TypeError, match="fitted SnapImputer"):
-        plots.plot_convergence(SnapImputer("0,1"))
+        plots.plot_convergence(SnapImputer("0,1", method="proximal"))
 
 
 def test_convergence_without_a_certificate_is_the_objective(known, ax):
@@ -189,7 +195,7 @@ def test_reliability_takes_an_evaluation_with_probabilities(mixed_evaluation, kn
     """All kinds of columns together; without probabilities an error says why there are none."""
     plots.plot_reliability(mixed_evaluation, ax)
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 0], mixed_evaluation.reliability().confidence)
-    nearest = evaluate(known, SnapImputer("0,1", lam=3.0, xi=0.0, decide="nearest"))
+    nearest = evaluate(known, SnapImputer("0,1", method=Proximal(lam=3.0, xi=0.0), decide="nearest"))
     with pytest.raises(ValueError, match="no probabilities"):
         plots.plot_reliability(nearest)
 
@@ -248,7 +254,7 @@ def test_scores_are_bars_with_the_best_on_top(evaluation, ax):
 def test_scores_without_an_alphabet_are_distances(ax):
     """Where columns hold any numbers there is no right symbol: squared errors are drawn, the smallest on top."""
     X = np.random.default_rng(0).standard_normal((30, 4))
-    found = evaluate(Observations.from_dense(X), SnapImputer([None] * 4, lam=0.5, discrete=None))
+    found = evaluate(Observations.from_dense(X), SnapImputer([None] * 4, method=Proximal(lam=0.5, discrete=None)))
     plots.plot_scores(found, ax)
     lengths = [bar.get_width() for bar in ax.patches]
     np.testing.assert_allclose(lengths, sorted((way.rmse for way in found.ways), reverse=True))
@@ -293,7 +299,7 @@ def test_matrix_before_and_after(known, imputer, ax):
     with pytest.raises(ValueError, match=r"fitted to a table of shape \(60, 50\)"):
         plots.plot_matrix(np.ones((3, 50)), imputer)
     with pytest.raises(NotFittedError):
-        plots.plot_matrix(known, SnapImputer("0,1"))
+        plots.plot_matrix(known, SnapImputer("0,1", method="proximal"))
 
 
 @pytest.mark.parametrize("show", ["known", "completed"])
@@ -343,6 +349,18 @@ def test_given_axes_need_no_window_and_new_ones_are_shown(evaluation):
     plt.close(axes.figure)
 
 
+def test_experts_have_their_weights_beside_them(blend, ax):
+    """A bar for each, coloured if it has a weight; the axis says what is drawn, on how many cells."""
+    assert plots.plot_experts(blend, ax) is ax
+    weights = {one.name: one.weight for one in blend.experts_}
+    labels = [label.get_text() for label in ax.get_yticklabels()][::-1]
+    for name, bar, text in zip(labels, ax.patches, ax.texts, strict=True):
+        assert bar.get_facecolor() == to_rgba(plots.AWARE if weights[name] else plots.BASELINE)
+        assert (f"weight {weights[name]:.2f}" if weights[name] else "left out") in text.get_text()
+    assert f"{blend.verdict_.cells:,} held-out cells" in ax.get_xlabel()
+    assert [one.get_text() for one in ax.get_legend().get_texts()] == [f"blend: {blend.verdict_.loss:.3f}"]
+
+
 @pytest.mark.slow
 def test_drawing_into_axes_does_not_load_pyplot():
     """A program that draws into its own figure gets no window system with it."""
@@ -355,7 +373,7 @@ def test_drawing_into_axes_does_not_load_pyplot():
     assert (done.stdout.strip(), done.returncode) == ("False", 0), done.stderr
 
 
-def test_without_matplotlib_an_error_says_what_to_install(monkeypatch, evaluation, choice, imputer, known):
+def test_without_matplotlib_an_error_says_what_to_install(monkeypatch, evaluation, choice, imputer, blend, known):
     """The module itself loads; every function that has to make axes says which extra brings matplotlib."""
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
@@ -364,6 +382,7 @@ def test_without_matplotlib_an_error_says_what_to_install(monkeypatch, evaluatio
     calls = {
         "plot_confusion": counts,
         "plot_convergence": (imputer,),
+        "plot_experts": (blend,),
         "plot_matrix": (known,),
         "plot_path": (choice,),
         "plot_reliability": (evaluation,),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 
 class Clock:
@@ -39,6 +41,25 @@ class Clock:
     def over(self) -> bool:
         """Tell whether the time is over."""
         return self.left <= 0
+
+    def stopping(self, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        """Return a callback that also asks for an end when the time is over; the same where there is no limit."""
+        if math.isinf(self.limit):
+            return callback
+        return lambda step: bool(callback is not None and callback(step)) or self.over
+
+    def interrupting(self, progress: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        """Return a progress function that interrupts when the time is over; the same where there is no limit."""
+        if math.isinf(self.limit):
+            return progress
+
+        def told(one: Any) -> None:
+            if progress is not None:
+                progress(one)
+            if self.over:
+                raise KeyboardInterrupt("the time is over")
+
+        return told
 
     def share(self, part: float) -> Clock:
         """Return a clock that ends when a part of the time left is over."""

@@ -38,11 +38,11 @@ def html_of(imputer: Any) -> str:
     >>> "<th" in html_of(SnapImputer("1:5")), "lam" in html_of(SnapImputer("1:5"))
     (True, False)
     """
-    rows = [(name, _short(repr(value))) for name, value in _changed(imputer)]
-    drawn = getattr(imputer, "diagnostics_", None)
-    fitted = drawn is not None or hasattr(imputer, "left_")
+    rows = [(name, _short(_called(value))) for name, value in _changed(imputer)]
+    fitted = hasattr(imputer, "fit_")
     if fitted:
-        rows += _fit(imputer) if drawn is None else _draws(imputer)
+        m, n = imputer.fit_.observations.shape
+        rows += [("table", f"{m:,} × {n:,}"), ("symbols", _short(_alphabets(imputer.alphabet_))), *_fit(imputer)]
     return _card(type(imputer).__name__, "fitted" if fitted else "not fitted", rows)
 
 
@@ -70,19 +70,43 @@ def _changed(imputer: Any) -> Iterable[tuple[str, Any]]:
     """The parameters that are not at their defaults."""
     defaults = inspect.signature(type(imputer).__init__).parameters
     for name, value in imputer.get_params(deep=False).items():
-        default = defaults[name].default
+        default = defaults[name].default if name in defaults else None
         same = value is default or (type(value) is type(default) and bool(value == default))
         if not same:
             yield name, value
 
 
+def _called(value: Any) -> str:
+    """Write a parameter as it is called: of an expert the parameters that are not at their defaults."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_called, value))}]"
+    if not hasattr(value, "get_params"):
+        return repr(value)
+    inside = ", ".join(f"{name}={_called(one)}" for name, one in _changed(value))
+    return f"{type(value).__name__}({inside})"
+
+
 def _fit(imputer: Any) -> list[tuple[str, str]]:
-    m, n = imputer.left_.shape[0], imputer.right_.shape[0]
+    """Tell of a fit: by a blend, by the proximal expert, or by another one."""
+    if imputer.experts_:
+        return _blend(imputer)
+    return _strengths(imputer) if hasattr(imputer, "lam_") else _run(imputer)
+
+
+def _blend(imputer: Any) -> list[tuple[str, str]]:
+    """Give each expert with its score and weight, or why it was left out, and who carries the answer."""
+    experts, verdict = [str(one) for one in imputer.experts_], str(imputer.verdict_).splitlines()
+    return [
+        *zip(["experts", *[""] * (len(experts) - 1)], experts, strict=True),
+        *zip(["verdict", *[""] * (len(verdict) - 1)], verdict, strict=True),
+        ("status", str(imputer.status_)),
+    ]
+
+
+def _strengths(imputer: Any) -> list[tuple[str, str]]:
     rank = imputer.singular_values_.size
     center = "nothing" if imputer.center_ is None else imputer.center_
     rows = [
-        ("table", f"{m:,} × {n:,}"),
-        ("symbols", _short(_alphabets(imputer.alphabet_))),
         ("model", f"λ = {imputer.lam_:.4g}, ξ = {imputer.xi_:.4g}, rank {rank}, {center} subtracted"),
         ("solver", imputer.solver_),
         ("iterations", f"{imputer.n_iter_:,}"),
@@ -97,11 +121,14 @@ def _fit(imputer: Any) -> list[tuple[str, str]]:
     return rows
 
 
-def _draws(imputer: Any) -> list[tuple[str, str]]:
-    """Tell of a fit by an engine: what its diagnostics say."""
+def _run(imputer: Any) -> list[tuple[str, str]]:
+    """Tell of a fit by another expert: what its diagnostics say, if it has any."""
+    expert = ("expert", next(iter(imputer.blend_)))
+    if imputer.diagnostics_ is None:
+        return [expert, ("status", str(imputer.status_))]
     first, *rest = str(imputer.diagnostics_).splitlines()
     return [
-        ("symbols", _short(_alphabets(imputer.alphabet_))),
+        expert,
         ("steps" if "stage" in imputer.history_ else "sweeps", f"{imputer.n_iter_:,}"),
         ("status", str(imputer.status_)),
         ("run", first),

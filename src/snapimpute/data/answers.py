@@ -46,6 +46,42 @@ class CellAnswers(ABC):
         """Return the expected values at cells of columns of plain numbers."""
         return np.full(rows.size, np.nan)
 
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether an interruption ended the fit, with the best so far kept."""
+        status = getattr(self, "status", None)
+        return status is not None and status.code == "interrupted"
+
+    @property
+    def scale(self) -> Array:
+        """Size of one unit of the model in each column."""
+        return np.ones(self.observations.shape[1])
+
+    @property
+    def by_cells(self) -> bool:
+        """Tell whether the known cells of a row are all that its answers depend on: not its place, nor features."""
+        return False
+
+    def knows(self, row_features: Any) -> bool:
+        """Tell whether these are the features of the fitted rows."""
+        return row_features is None
+
+    def _independent(self, rows: NDArray[np.intp], cols: NDArray[np.intp], count: int, seed: int) -> Iterator[Array]:
+        """Give tables whose cells are drawn one by one from their probabilities; plain numbers are their means."""
+        limits = np.full((rows.size, max((len(kind or ()) for kind in self.schema.kinds), default=1)), np.inf)
+        for kind, alphabet in enumerate(self.schema.kinds):
+            inside = np.flatnonzero(self.schema.which[cols] == kind)
+            if alphabet is not None and inside.size:
+                p = self._probabilities(rows[inside], cols[inside], len(alphabet))
+                limits[inside, : len(alphabet) - 1] = np.cumsum(p, axis=1)[:, :-1]
+        plain = ~self.schema.discrete[cols]
+        means = self._numbers(rows[plain], cols[plain]) if plain.any() else np.zeros(0)
+        rng = np.random.default_rng(seed)
+        for _ in range(count):
+            out = self._decoded(cols, (limits < rng.random(rows.size)[:, None]).sum(axis=1))
+            out[plain] = means
+            yield out
+
     # ---------------------------------------------------------------- for everybody
     def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Return the probability of each symbol at the cells, one row a cell; the columns must share an alphabet.
@@ -56,7 +92,8 @@ class CellAnswers(ABC):
             Zero-based positions.
         """
         r, c = self._cells(rows, cols)
-        kinds = np.unique(self.schema.which[c])
+        some = [kind for kind, one in enumerate(self.schema.kinds) if one is not None][:1]
+        kinds = np.unique(self.schema.which[c] if c.size else some)
         alphabet = self.schema.kinds[kinds[0]] if kinds.size == 1 and kinds[0] >= 0 else None
         if alphabet is None:
             raise ValueError("proba needs cells of columns with one alphabet: ask for each kind of columns apart")

@@ -84,6 +84,11 @@ class ColumnSchema:
         return cls((alphabet,), np.zeros(columns, dtype=np.intp))
 
     @classmethod
+    def read(cls, alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
+        """Return a schema as it is, or one alphabet for all of so many columns."""
+        return alphabet if isinstance(alphabet, ColumnSchema) else cls.single(Alphabet.of(alphabet), columns)
+
+    @classmethod
     def of(
         cls,
         spec: Any,
@@ -177,6 +182,13 @@ class ColumnSchema:
         """The columns whose symbols stand for labels."""
         kinds = np.array([kind is not None and kind.labels is not None for kind in self.kinds] + [False])
         return np.flatnonzero(kinds[self.which])
+
+    def taken(self, cols: NDArray[np.intp]) -> ColumnSchema:
+        """Return some columns, with the kinds that they have."""
+        kinds = [kind for kind in np.unique(self.which[cols]).tolist() if kind >= 0]
+        place = np.full(len(self.kinds) + 1, -1, dtype=np.intp)
+        place[kinds] = np.arange(len(kinds))
+        return ColumnSchema(tuple(self.kinds[kind] for kind in kinds), place[self.which[cols]])
 
     def widened(self, more: int) -> ColumnSchema:
         """Add columns of the first kind."""

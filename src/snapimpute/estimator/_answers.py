@@ -12,13 +12,12 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
 from snapimpute.data.tables import Table
-from snapimpute.estimator.engines import EngineModel
-from snapimpute.experts.proximal.model import Model
+from snapimpute.estimator.model import FittedModel
 from snapimpute.experts.proximal.offsets import HELD_OUT
 
 
 def asked_cells(
-    model: Model | EngineModel, rows: ArrayLike, cols: ArrayLike
+    model: FittedModel, rows: ArrayLike, cols: ArrayLike
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, ...]]:
     """Return flat positions of cells in the fitted table, and the shape in which they were asked for."""
     r, c = np.broadcast_arrays(np.asarray(rows), np.asarray(cols))
@@ -29,13 +28,13 @@ def asked_cells(
     return r.ravel().astype(np.intp), c.ravel().astype(np.intp), r.shape
 
 
-def check_coded(model: Model | EngineModel, cols: NDArray[Any]) -> None:
+def check_coded(model: FittedModel, cols: NDArray[Any]) -> None:
     """Refuse columns that the fit left alone."""
     if cols.size and (alone := model.schema.which[cols] < 0).any():
         raise ValueError(f"column {cols[alone][0]} was left alone by the fit, which says nothing of it")
 
 
-def decoded(model: Model | EngineModel, symbols: Array, cols: NDArray[np.intp]) -> NDArray[Any]:
+def decoded(model: FittedModel, symbols: Array, cols: NDArray[np.intp]) -> NDArray[Any]:
     """Return symbols as labels where the alphabet of their column has labels."""
     book = model.schema
     if all(kind is None or kind.labels is None for kind in book.kinds):
@@ -47,7 +46,7 @@ def decoded(model: Model | EngineModel, symbols: Array, cols: NDArray[np.intp]) 
     return out
 
 
-def recommended(model: Model | EngineModel, observed: Observations, row: Any, k: Any) -> NDArray[np.intp]:
+def recommended(model: FittedModel, observed: Observations, row: Any, k: Any) -> NDArray[np.intp]:
     """Return the k columns with the highest estimates in a row, of those not observed there; best first."""
     r, _, shape = asked_cells(model, row, model.schema.coded[0])
     if shape:
@@ -61,7 +60,7 @@ def recommended(model: Model | EngineModel, observed: Observations, row: Any, k:
     return cols[np.argsort(-scores, kind="stable")[: int(k)]]
 
 
-def hidden_score(model: Model | EngineModel, table: Table, seed: int) -> float:
+def hidden_score(model: FittedModel, table: Table, seed: int) -> float:
     """Hide a fifth of the observed cells of a table, fill them, and return the score; higher is better."""
     rows, cols, values = table.cells()
     if values.size < 2:

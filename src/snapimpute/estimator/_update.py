@@ -8,17 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from snapimpute.base.errors import ArgumentError
-from snapimpute.base.types import Array, Index
 from snapimpute.data.cells import coded
 from snapimpute.data.checks import Labels, as_index, check_labels, on_symbols
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.experts.proximal.foldin import fold_in
-from snapimpute.experts.proximal.model import Model
-from snapimpute.experts.proximal.spec import BoundSpec
-from snapimpute.linalg import LowRank
-from snapimpute.penalties import Nuclear
-from snapimpute.problem import Problem
 
 
 def new_cells(
@@ -90,27 +83,3 @@ def grown_labels(
 def _generated(lane: str, start: int, stop: int) -> list[str]:
     """Names by position, as the report gives them."""
     return [f"{lane} {i}" for i in range(start, stop)]
-
-
-def grown(model: Model, bound: BoundSpec) -> LowRank:
-    """The factors of a model with those of new rows and columns, by their cells in the old columns and rows."""
-    x, known, base = model.x, bound.observations, bound.offsets
-    m, n = known.shape
-    targets = known.values - (0.0 if base is None else base.entries(known.rows, known.cols))
-    U = _folded(known.rows, known.cols, targets, (m, x.shape[1]), x.U * x.s, x.V, model.shrink)
-    V = _folded(known.cols, known.rows, targets, (n, x.shape[0]), x.V * x.s, x.U, model.shrink)
-    return LowRank(U, 1 / np.maximum(x.s, 1e-300), V).orthonormalised()
-
-
-def _folded(
-    lanes: Index, across: Index, targets: Array, shape: tuple[int, int], have: Array, basis: Array, shrink: Array
-) -> Array:
-    """Coordinates of lanes, those there are and those of new ones."""
-    old, count = have.shape[0], shape[0]
-    out = np.zeros((count, have.shape[1]))
-    out[:old] = have
-    use = (lanes >= old) & (across < shape[1])
-    if use.any() and have.shape[1]:
-        cells = Observations.from_coo(lanes[use] - old, across[use], targets[use], (count - old, shape[1]))
-        out[old:] = fold_in(Problem(cells, Nuclear(1.0)), basis, shrink)
-    return out

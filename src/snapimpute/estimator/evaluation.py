@@ -12,11 +12,12 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator._fitting import FitData, Manner, fit_table
+from snapimpute.estimator._data import FitData
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.evaluation import metrics
 from snapimpute.evaluation.metrics import Reliability
-from snapimpute.experts.proximal.choice import Choice
+from snapimpute.experts.proximal.expert import ProximalFit
+from snapimpute.experts.proximal.fitting import Manner, ProximalData, fit_table
 from snapimpute.experts.proximal.offsets import DAMPING, Center, KnownCells
 from snapimpute.experts.proximal.tuned import TunedSpec
 
@@ -164,9 +165,10 @@ def evaluate(
 
     Examples
     --------
+    >>> from snapimpute import Proximal
     >>> from snapimpute.data.datasets import low_rank_alphabet
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.5)
-    >>> found = evaluate(data.observations, SnapImputer("0,1", lam=3.0, xi=0.0))
+    >>> found = evaluate(data.observations, SnapImputer("0,1", method=Proximal(lam=3.0, xi=0.0)))
     >>> [way.label for way in found.ways][:2]
     ['snapimpute', 'plain low rank, rounded']
     """
@@ -180,12 +182,11 @@ def check(observations: Observations, imputer: SnapImputer, *, share: float = SH
     Those strengths were chosen with the hidden cells among the known ones, so that it may be a little optimistic.
     """
     known, hidden = observations.split(share, random_state=imputer.random_state + CHECK_SEED)
-    pinned = _copy(imputer, center=imputer.center_, callback=None, progress=None)
-    if isinstance(imputer.spectral, str):
-        pinned.set_params(lam=imputer.lam_)
-    if isinstance(imputer.discrete, str):
-        pinned.set_params(xi=imputer.xi_)
-    return _compared(known, hidden, pinned, strict=imputer.choice_ is None, choice=imputer.choice_)
+    same = _copy(imputer, callback=None, progress=None)
+    strict = isinstance(imputer.fit_, ProximalFit) and imputer.choice_ is None
+    return _compared(
+        known, hidden, same, strict=strict, chosen=imputer, fit=lambda one, data: one._fit(data, like=imputer)
+    )
 
 
 def _compared(
@@ -194,10 +195,11 @@ def _compared(
     imputer: SnapImputer,
     *,
     strict: bool,
-    choice: Choice | None = None,
+    chosen: SnapImputer | None = None,
     fit: FitFunction = SnapImputer.fit,
 ) -> Evaluation:
     data = imputer._read(known)
+    units = ProximalData.of(data.observed, data.schema)  # kept here, so that the fit computes it for all
     fit(imputer, data)
     book = ColumnSchema.of(imputer.alphabet_, known.shape[1])
     known, hidden = (one.with_values(book.snapped(one.cols, one.values)) for one in (known, hidden))
@@ -209,35 +211,31 @@ def _compared(
     proba: list[Array | None] = []
     for kind, alphabet in enumerate(book.kinds):
         inside = book.inside(kind, cols)
-        if alphabet is None:
-            proba.append(None)
+        if alphabet is None or not rows[inside].size:
+            proba.append(None if alphabet is None or imputer.decide == "nearest" else np.zeros((0, len(alphabet))))
             continue
         found = imputer.predict(rows[inside], cols[inside])
         symbols[inside] = alphabet.encode(found) if alphabet.labels is not None else found
         proba.append(None if imputer.decide == "nearest" else imputer.predict_proba(rows[inside], cols[inside]))
     ways = [_way("snapimpute", "ours", hidden, book, imputer.scale_, estimate, symbols)]
-    plain = _plain(imputer, choice or imputer.choice_)
-    if plain is not None:
-        fitted = fit_table(data, plain, Manner("auto", imputer._options(), "nearest"))
-        fitted.announce(stacklevel=4)
-        estimate = fitted.model.fitted.mean(rows, cols)
+    if isinstance(imputer.fit_, ProximalFit) and (plain := _plain(imputer, chosen or imputer)) is not None:
+        options = imputer.fit_.options
+        estimate = fit_table(units, plain, Manner("auto", options, "nearest")).model.fitted.mean(rows, cols)
     modes = _column_modes(known, book)[cols]
     estimate = np.where(book.nominal[cols], modes, estimate)  # categories cannot be rounded to
-    label = "plain low rank, rounded" if imputer._tuned is not None else "expected value, rounded"
+    label = "plain low rank, rounded" if isinstance(imputer.fit_, ProximalFit) else "expected value, rounded"
     ways.append(_rounded(label, "rounding", hidden, book, imputer.scale_, estimate))
-    ways += _baselines(known, hidden, book, imputer.scale_, data.known)
+    ways += _baselines(known, hidden, book, imputer.scale_, units.known)
     return Evaluation(imputer, book, known, hidden, tuple(ways), tuple(proba), strict)
 
 
-def _plain(imputer: SnapImputer, choice: Choice | None) -> TunedSpec | None:
+def _plain(imputer: SnapImputer, chosen: SnapImputer) -> TunedSpec | None:
     """Return the best specification without a discrete penalty; None if that was fitted."""
-    if imputer._tuned is None:  # engines have no penalty
-        return None
-    verdict = None if choice is None else choice.verdict
+    verdict = chosen.verdict_
     lam = imputer.lam_ if verdict is None else verdict.plain.lam
     if imputer.xi_ == 0 and lam == imputer.lam_:
         return None
-    return TunedSpec(replace(imputer._tuned.spec, discrete=None, weights=None), lam, 0.0)
+    return TunedSpec(replace(imputer.fit_.tuned.spec, discrete=None, weights=None), lam, 0.0)
 
 
 def _copy(imputer: SnapImputer, **changes: Any) -> SnapImputer:

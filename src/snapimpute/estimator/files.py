@@ -13,8 +13,12 @@ from snapimpute.data.alphabet import Alphabet, Nominal
 from snapimpute.data.feature_map import FEATURE_KINDS
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator import engines
+from snapimpute.estimator import model as fitted
+from snapimpute.experts.blend.model import BLEND_KINDS
+from snapimpute.experts.habits import Habits, HabitsFit
+from snapimpute.experts.links import LINKS_KINDS, Links
 from snapimpute.experts.proximal import calibration, choice, foldin, model
+from snapimpute.experts.proximal.expert import Proximal, ProximalFit
 from snapimpute.experts.proximal.spec import ModelSpec
 from snapimpute.experts.proximal.tuned import TunedSpec
 from snapimpute.linalg import LowRank
@@ -23,7 +27,7 @@ from snapimpute.mosaic.fit import MOSAIC_KINDS
 from snapimpute.penalties import DISCRETE, SPECTRAL, ByColumn, Ridge
 from snapimpute.posterior import Posterior
 from snapimpute.posterior.fit import POSTERIOR_KINDS
-from snapimpute.solvers import SOLVERS, Status
+from snapimpute.solvers import SOLVERS, FitOptions, Status
 from snapimpute.solvers.model_file import read_content, write_content
 from snapimpute.solvers.serialise import Known, known_by_name
 
@@ -41,6 +45,7 @@ def _known() -> Known:
         TunedSpec,
         ModelSpec,
         Status,
+        FitOptions,
         *SOLVERS.values(),
     ]
     kinds += [
@@ -51,8 +56,8 @@ def _known() -> Known:
         model.Model,
     ]
     kinds += [choice.Candidate, choice.Choice, choice.HeldOut, choice.Verdict]
-    kinds += [engines.Decision, engines.EngineModel, Posterior, *POSTERIOR_KINDS, *FEATURE_KINDS]
-    kinds += [Mosaic, *MOSAIC_KINDS]
+    kinds += [fitted.Decision, fitted.FittedModel, Posterior, *POSTERIOR_KINDS, *FEATURE_KINDS]
+    kinds += [Mosaic, *MOSAIC_KINDS, Proximal, ProximalFit, Habits, HabitsFit, Links, *LINKS_KINDS, *BLEND_KINDS]
     return known_by_name([*kinds, *SPECTRAL.values(), *DISCRETE.values(), ByColumn, Ridge])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,46 +17,33 @@ from snapimpute.base.display import html_of
 from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.checks import Labels
+from snapimpute.data.expert import Expert
 from snapimpute.data.features import FeatureTable, refuse_features
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table, read_table
 from snapimpute.estimator._answers import asked_cells, check_coded, decoded, hidden_score, recommended
+from snapimpute.estimator._data import FitData, no_alphabet
 from snapimpute.estimator._features import further_sides, row_table
-from snapimpute.estimator._fitting import FitData, Fitted, Manner, fit_further, fit_table, no_alphabet
+from snapimpute.estimator._proximal import ProximalAttributes
 from snapimpute.estimator._update import grown_labels, merged, new_cells
-from snapimpute.estimator.engines import (
-    Decision,
-    EngineFit,
-    EngineModel,
-    ended,
-    engine_of,
-    fit_engine,
-    update_engine,
-)
 from snapimpute.estimator.files import write_model
+from snapimpute.estimator.model import Decision, FittedModel, Predictions
+from snapimpute.experts.blend import Blend, BlendFit, ExpertScore
 from snapimpute.experts.decide import Decide, check_confidence, check_decide
-from snapimpute.experts.proximal.choice import Choice, Metric, Verdict
-from snapimpute.experts.proximal.model import Model, Predictions
-from snapimpute.experts.proximal.offsets import Center
-from snapimpute.experts.proximal.spec import Weights
-from snapimpute.experts.proximal.tuned import Strength, TunedSpec, TuningInterruptedError, tune
-from snapimpute.mosaic import Mosaic, MosaicDiagnostics
-from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.posterior import Diagnostics, Posterior
-from snapimpute.solvers import AlphabetTerm, FitOptions, Precision, Solver
+from snapimpute.experts.links import Links
+from snapimpute.experts.methods import expert_for, expert_of
+from snapimpute.experts.proximal.expert import ProximalFit
+from snapimpute.solvers import Precision, Status
+from snapimpute.solvers.parameters import check_count
 
 logger = logging.getLogger("snapimpute")
 
-METRICS: dict[Decide, Metric] = {"accuracy": "error", "mae": "mae", "rmse": "rmse", "nearest": "error"}
 
-
-class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class SnapImputer(ProximalAttributes, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill the missing cells of a table with symbols of a finite alphabet.
 
-    The table is modelled as offsets plus a matrix of low rank whose unobserved
-    entries are drawn to the alphabet. Each missing cell gets the symbol that
-    ``decide`` asks for, by calibrated probabilities. Observed cells are not changed.
+    Several experts are fitted and weighed on held-out cells. Each missing cell gets the symbol that ``decide`` asks
+    for, by their probabilities. Observed cells are not changed.
 
     Parameters
     ----------
@@ -65,46 +52,14 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         labels from lowest to highest, ``["low", "mid", "high"]``. A dict by the
         name or position of columns, or a list with one entry for each, gives
         columns their own; None there is a column of any numbers. `Nominal` holds
-        categories without order, not for the proximal method. "infer" looks
-        at the values; ``alphabet_`` is what it found. Required.
-    method : {"proximal", "posterior", "mosaic"}, Posterior or Mosaic
-        Model of the table: low rank by proximal gradient, as in the paper, with the
-        parameters below; draws from an ordinal `Posterior`, whose probabilities
-        need no calibration; or a `Mosaic`, for columns that stand in an order. The
-        last two have parameters of their own.
-    spectral : {"nuclear", "lsp", "capped-l1", "tnn", "mcp", "scad", "rank"} or SpectralPenalty
-        What favours low rank: the nuclear norm, the log-sum penalty with
-        θ = √λ, the capped ℓ1 with θ = 2λ, the truncated nuclear norm with r = 3
-        (the three largest singular values are free), MCP with γ = 3, SCAD with
-        a = 3.7, or the rank itself. A penalty object brings its own λ.
-    discrete : {"l1", "l1-composed", "l0", "l0-fractional", "lp", "l2", "ridge"}, DiscretePenalty or None
-        What draws unobserved entries to the alphabet; "lp" with p = ½,
-        "l0-fractional" with α = d²/20, d the smallest distance of two symbols.
-        "ridge" is a control that does not see the alphabet, None leaves it out.
-        A penalty object brings its own ξ.
-    weights : {None, "frequency"} or list
-        Of the symbols in the discrete penalty: all alike, K times the observed
-        frequencies, or one number for each symbol in ascending order.
-    lam, xi : float or "auto"
-        Strengths of the two. "auto" chooses them on a fifth of the observed
-        cells, held out for that, by the loss of ``decide``; then everything
-        observed is fitted again with the strengths chosen. ξ = 0 is among those
-        tried: ``xi_ == 0`` says that discreteness did not help, and ``verdict_``
-        by how much. With several alphabets ξ is in units of each.
-    solver : str or Solver
-        "auto" takes one that fits the penalties, and ``solver_why_`` says why;
-        else a name of ``solvers.SOLVERS`` or a solver with its parameters. What
-        the solver has no use for is not tuned: ξ is 0 for one that does not
-        treat a discrete penalty.
-    center : {"auto", "mean", "rows", "columns", "biases"} or None
-        What is subtracted before modelling: the mean, and damped biases of rows,
-        of columns or of both; the damping is tuned. "auto" tries the mean (of
-        columns, where they differ in kind) and both biases on the held-out cells,
-        with ξ = 0 while ξ is open, and keeps the better one.
+        categories without order. "infer" looks at the values; ``alphabet_`` is what it found. Required.
+    method : str, Expert, or a list of such
+        "auto" is a `Blend` of every expert that suits the table. "posterior", "mosaic", "proximal", "links" and
+        "habits" are one expert alone, with its defaults. `Posterior`, `Mosaic`, `Proximal`, `Links`, `Habits`, or an
+        `Expert` of your own, come with parameters. A list is a blend of several.
     decide : {"accuracy", "mae", "rmse", "nearest"}
         What a symbol is to minimise: the chance of being wrong, the expected
-        absolute or squared error, or the distance to the estimate. All but the
-        last need probabilities, calibrated on held-out cells.
+        absolute or squared error, or the distance to the expected value.
     min_confidence : float
         Cells whose symbol is less probable than that stay missing.
     continuous : {"fit", "passthrough"}
@@ -112,61 +67,45 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         its estimates, or they are left alone.
     missing : sequence
         Values that mean missing, such as ``[-99, "?"]``, besides NaN and null.
-    cv : int, optional
-        Tune on so many folds instead of one fifth.
-    max_iter : int
-        Iterations at most, of each fit.
-    tol : float
-        Stop when the relative change of an iteration is at most this; 0 never
-        stops early.
-    max_rank : int, optional
-        Keep at most that many factors.
-    alphabet_term : {"auto", "tiled", "sampled"}
-        Whether the discrete penalty is computed on all missing cells or
-        estimated on a sample of them; "auto" takes a sample of huge tables only.
-    dtype : {"float64", "float32"}
-        Precision of the fit; float32 needs half the memory.
+    time_limit : float, optional
+        Seconds; when they are over, the best so far is kept.
     backend : {"cpu", "torch", "torch:cpu", "torch:cuda"}
-        Where the fit runs: here, or with torch, on a GPU if there is one.
+        Where the proximal expert runs: here, or with torch, on a GPU if there is one.
+    dtype : {"float64", "float32"}
+        Precision of the proximal expert; float32 needs half the memory.
     random_state : int
-        Seed of the held-out cells and of the solver: same seed, same result.
+        Seed: same seed, same result.
     callback : callable, optional
-        Called in every iteration of the last fit, as in `solve`; with the posterior, with each
-        `posterior.Sweep`; with the mosaic, with each `mosaic.Round`.
+        Called in every step of the last fits: with each `posterior.Sweep`, `mosaic.Round`, or iteration of `solve`.
     progress : callable, optional
-        Called with each `tuning.Candidate` as it is scored; with the posterior, with each
-        `posterior.Candidate`; with the mosaic, with each `mosaic.Trial`.
+        Called with each `Step` of a blend; with one expert, with each model or strength that it tries.
         ``progress=print, callback=print`` shows them.
 
     Attributes
     ----------
-    left_, singular_values_, right_ : arrays of shape (m, r), (r,) and (n, r)
-        The factors: ``left_ @ diag(singular_values_) @ right_.T``.
-    offsets_ : LowRank
-        What was subtracted before; `predict_mean` adds it again. Without a centre
-        it is 0 but for rows and columns without any observed cell.
-    scale_ : array of shape (n,)
-        What a unit of the model is in each column; 1 if all have one alphabet.
+    fit_ : CellAnswers
+        Answers of the expert: a `BlendFit`, `PosteriorFit`, `MosaicFit`, `ProximalFit` …
+    experts_ : tuple of ExpertScore
+        What each expert of a blend scored on held-out cells, its weight, or why it was left out.
+    blend_ : dict
+        Share of each expert in the answer; 1 for a single one.
+    verdict_ : BlendVerdict, Verdict or None
+        Which expert carries the answer, by how much, and how sure that is. With the proximal expert alone, whether
+        discreteness beat rounding.
+    diagnostics_ : Diagnostics, MosaicDiagnostics, dict of such or None
+        Figures that tell if chains have settled, and what was chosen; by expert in a blend.
     alphabet_ : Alphabet or list
         One for all columns, or one for each; None for columns of any numbers.
-    lam_, xi_ : float
-        The strengths used.
-    center_, damping_
-        What was subtracted, and the damping of row and column biases.
-    diagnostics_ : Diagnostics or None
-        Figures that tell if a posterior has settled, or what a mosaic has chosen; None with the proximal method.
-    verdict_ : Verdict or None
-        Whether discreteness beat rounding on the held-out cells, by how much, and how sure that is.
-    solver_, solver_why_ : str
-        The solver that was run with its parameters, and why it was taken.
-    choice_ : Choice or None
-        What was tried on the held-out cells, with the scores, for the centre
-        that was kept; None if nothing was tuned.
+    scale_ : array of shape (n,)
+        What a unit of the model is in each column; 1 if all have one alphabet.
     n_iter_ : int
+        Sweeps, rounds or iterations; of a blend, the experts in it.
     status_ : Status
         Why the fit ended, and what to do about it.
     history_ : dict of arrays
-        Objective, its terms, rank and seconds in each iteration.
+        History of the run, one entry for each step; empty for a blend.
+    left_, singular_values_, right_, offsets_, lam_, xi_, center_, damping_, solver_, solver_why_, choice_
+        With ``method="proximal"`` only: the factors, what was subtracted, and everything that was chosen.
     n_features_in_ : int
     feature_names_in_ : array of str
         Only where all columns of X have names that are strings.
@@ -191,19 +130,18 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     back as a dense array of the smallest dtype for the alphabet; above 100
     million cells that is refused, and `predict` gives the cells you need.
 
-    With fewer than 10 observed cells, or a single row or column, nothing can be
-    held out: "auto" then means the mean as centre, ξ = 0 and a λ of about a
-    fiftieth of the largest that matters.
+    With fewer than 50 observed cells, or a single row or column, nothing is held
+    out, and one expert answers alone.
 
-    A row or column without any observed cell has the bias 0 and no factors: it
-    gets the mean and the bias of the column or row it crosses, and probabilities
-    as usual there. `transform` takes any rows: the factors of each follow from its
-    observed cells (`foldin`), for rows of the fit as for others.
+    A row or column without any observed cell gets what is usual in the column or
+    row that it crosses. `transform` takes any rows: what is written into a row
+    follows from its observed cells, for rows of the fit as for others.
 
     Examples
     --------
+    >>> from snapimpute import Proximal
     >>> X = np.array([[5, 4, np.nan, 1], [np.nan, 4, 1, 1], [1, np.nan, 5, 5], [1, 1, 5, np.nan]])
-    >>> SnapImputer("1:5", lam=0.5, xi=0.01).fit_transform(X)
+    >>> SnapImputer("1:5", method=Proximal(lam=0.5, xi=0.01)).fit_transform(X)
     array([[5., 4., 1., 1.],
            [5., 4., 1., 1.],
            [1., 1., 5., 5.],
@@ -214,23 +152,12 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self,
         alphabet: Any = None,
         *,
-        method: str | Posterior | Mosaic = "proximal",
-        spectral: str | SpectralPenalty = "nuclear",
-        discrete: str | DiscretePenalty | None = "l1",
-        weights: Weights = None,
-        lam: Strength = "auto",
-        xi: Strength = "auto",
-        solver: str | Solver[Any] = "auto",
-        center: Center | Literal["auto"] = "auto",
+        method: str | Expert | Sequence[str | Expert] = "auto",
         decide: Decide = "accuracy",
         min_confidence: float = 0.0,
         continuous: Literal["fit", "passthrough"] = "fit",
         missing: Sequence[Any] = (),
-        cv: int | None = None,
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        max_rank: int | None = None,
-        alphabet_term: AlphabetTerm = "auto",
+        time_limit: float | None = None,
         backend: str = "cpu",
         dtype: Precision = "float64",
         random_state: int = 0,
@@ -239,30 +166,41 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ) -> None:
         self.alphabet = alphabet
         self.method = method
-        self.spectral = spectral
-        self.discrete = discrete
-        self.weights = weights
-        self.lam = lam
-        self.xi = xi
-        self.solver = solver
-        self.center = center
         self.decide = decide
         self.min_confidence = min_confidence
         self.continuous = continuous
         self.missing = missing
-        self.cv = cv
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_rank = max_rank
-        self.alphabet_term = alphabet_term
+        self.time_limit = time_limit
         self.backend = backend
         self.dtype = dtype
         self.random_state = random_state
         self.callback = callback
         self.progress = progress
 
+    def set_params(self, **params: Any) -> SnapImputer:
+        """Set parameters; ``method__rank=8`` sets one of the expert, also where ``method`` is its name.
+
+        Parameters
+        ----------
+        **params
+        """
+        own = {name: value for name, value in params.items() if not name.startswith("method__")}
+        super().set_params(**own)
+        inner = {name.removeprefix("method__"): value for name, value in params.items() if name not in own}
+        if inner:
+            self.method = expert_for(self.method, self.random_state).with_params(**inner)
+        return self
+
     # ---------------------------------------------------------------- fitting
-    def fit(self, X: Any, y: None = None, *, row_features: Any = None, column_features: Any = None) -> SnapImputer:
+    def fit(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        row_features: Any = None,
+        column_features: Any = None,
+        square: bool | Literal["auto"] = "auto",
+    ) -> SnapImputer:
         """Fit to the observed cells of a table.
 
         Parameters
@@ -271,29 +209,39 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         y : None
             Not used; scikit-learn passes it.
         row_features, column_features : array, frame, sparse matrix or dict, optional
-            One line for each row or column, for ``method="posterior"``: numbers, categories, sets of tags, dates.
+            One line for each row or column, for the posterior: numbers, categories, sets of tags, dates.
             They go by label where both sides have labels (an index, names of columns, a dict), else by position.
+        square : bool or "auto"
+            Whether rows and columns are the same things, as in a table of links; "auto" looks whether their labels
+            agree.
 
         Raises
         ------
         KeyboardInterrupt
-            If it is interrupted; the best so far is kept. An interruption of the
-            tuning goes on to the last fit, which takes another one.
+            If it is interrupted; the best so far is kept.
         """
-        self._fit(self._read(X).with_features(row_features, column_features))
+        self._fit(self._read(X).with_features(row_features, column_features), square)
         return self
 
-    def fit_transform(self, X: Any, y: None = None, *, row_features: Any = None, column_features: Any = None) -> Any:
+    def fit_transform(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        row_features: Any = None,
+        column_features: Any = None,
+        square: bool | Literal["auto"] = "auto",
+    ) -> Any:
         """Fit to a table and return it filled.
 
         Parameters
         ----------
-        X, y, row_features, column_features
+        X, y, row_features, column_features, square
             As in `fit`.
         """
         data = self._read(X).with_features(row_features, column_features)
         data.table.check_fillable()  # before a long fit, not after it
-        self._fit(data)
+        self._fit(data, square)
         return self._filled(data.table)
 
     def _read(self, X: Any) -> FitData:
@@ -312,98 +260,115 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         logger.info("alphabet: %s", table.schema.describe())
         return FitData(table)
 
-    def _fit(self, data: FitData) -> None:
-        engine, manner = engine_of(self), self._manner()
+    def _fit(self, data: FitData, square: bool | Literal["auto"] = "auto", like: SnapImputer | None = None) -> None:
+        """Fit to a table; ``like`` is a fitted imputer whose choices are taken over."""
+        decision, expert = self._decision(), self._expert(square)
         backend_named(self.backend)  # an error before anything is computed, if it is not there
         given = data.table.given
         validate_data(self, given, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
-        if engine is None:
-            refuse_features(*data.features)
-            tuned, stopped = self._settled(data, manner)
-            fitted: Fitted | EngineFit = fit_table(data, tuned, manner, stopped=stopped)
+        told: dict[str, Any] = {"callback": self.callback, "progress": self.progress}
+        told["time_limit"] = self.time_limit
+        if expert.uses_features:
+            told |= dict(zip(("row_features", "column_features"), data.features, strict=True))
         else:
-            told = {"callback": self.callback, "progress": self.progress}
-            fitted = fit_engine(engine, data.observed, data.schema, data.features, **told)
+            refuse_features(*data.features)
         labelled = given if isinstance(given, Observations) else None
+        if like is None:
+            fitted = expert.fit(data.observed, data.schema, **told)
+        else:
+            fitted = expert.again(like.fit_, data.observed, **told)
         self.row_labels_: NDArray[Any] | None = None if labelled is None else labelled.row_labels
         self.col_labels_: NDArray[Any] | None = None if labelled is None else labelled.col_labels
-        self._keep(fitted, data.schema)
+        self._keep(FittedModel(data.schema, expert, fitted, decision))
 
-    def _settled(self, data: FitData, manner: Manner) -> tuple[TunedSpec, bool]:
-        """Choose everything that is "auto"; the second is whether that was interrupted."""
-        try:
-            tuned = tune(
-                data.known,
-                data.alphabet,
-                spectral=self.spectral,
-                discrete=self.discrete,
-                weights=self.weights,
-                lam=self.lam,
-                xi=self.xi,
-                center=self.center,
-                solver=self.solver,
-                metric=METRICS[manner.decide],
-                cv=self.cv,
-                options=manner.options,
-                progress=self.progress,
-            )
-            return tuned, False
-        except TuningInterruptedError as err:
-            logger.warning("%s: the best so far is fitted", err)
-            return err.tuned, True
+    def _decision(self) -> Decision:
+        return Decision(check_decide(self.decide), check_confidence(self.min_confidence, self.decide))
 
-    def _manner(self) -> Manner:
-        decide, sure = check_decide(self.decide), check_confidence(self.min_confidence, self.decide)
-        return Manner(self.solver, self._options(), decide, sure, self.callback)
+    def _expert(self, square: bool | Literal["auto"] = "auto") -> Expert:
+        """Return the expert that ``method`` asks for, with what the estimator says of all experts."""
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ArgumentError.must("time_limit", self.time_limit, "be a number of seconds above 0, or None")
+        check_count("random_state", self.random_state, least=0)
+        shared = {"backend": self.backend, "dtype": self.dtype, "decide": self.decide}
+        expert = expert_of(self.method, random_state=self.random_state, **shared)
+        if not isinstance(expert, Blend):
+            self._refuse_unused(expert)
+        if square == "auto" or (square is True and isinstance(expert, Links)):
+            return expert
+        if "square" not in expert.get_params():
+            told = f"square={square!r} has no use with method={self.method!r}: leave it out"
+            raise ArgumentError("square", square, told)
+        return expert.with_params(square=square)
 
-    def _options(self) -> FitOptions:
-        return FitOptions(
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_rank=self.max_rank,
-            alphabet_term=self.alphabet_term,
-            backend=self.backend,
-            dtype=self.dtype,
-            random_state=self.random_state,
-        )
+    def _refuse_unused(self, expert: Expert) -> None:
+        """Refuse a backend or precision that an expert would ignore."""
+        for name, usual in (("backend", "cpu"), ("dtype", "float64")):
+            if (given := getattr(self, name)) != usual and name not in expert.get_params():
+                told = (
+                    f"{name}={given!r} belongs to the proximal expert, {expert.label} has no use for it: leave it out"
+                )
+                raise ArgumentError(name, given, told)
 
-    def _keep(self, fitted: Fitted | EngineFit, schema: ColumnSchema) -> None:
-        if isinstance(fitted, Fitted):
-            self._keep_proximal(fitted)
-        else:
-            self._keep_engine(fitted, schema)
-
-    def _keep_engine(self, fit: EngineFit, schema: ColumnSchema) -> None:
-        manner = self._manner()
-        model = EngineModel(schema, fit, Decision(manner.decide, manner.min_confidence))
-        self._tuned: TunedSpec | None = None
-        self._model: Model | EngineModel = model
-        self._observed = fit.observations
-        self.alphabet_, self.scale_ = schema.by_column, model.scale
-        self.choice_: Choice | None = None
-        self.verdict_: Verdict | None = None
-        self.diagnostics_: Diagnostics | MosaicDiagnostics | None = fit.diagnostics
-        (self.n_iter_, self.history_), self.status_ = ended(fit), fit.status
-        if fit.status.code == "interrupted":  # the draws so far are kept
-            raise KeyboardInterrupt(fit.status.message)
-
-    def _keep_proximal(self, fitted: Fitted) -> None:
-        tuned, model, result = fitted.tuned, fitted.model, fitted.result
-        spec = tuned.spec
-        self._tuned, self._model, self._observed = tuned, model, fitted.observed
+    def _keep(self, model: FittedModel) -> None:
+        self._model, self._observed = model, model.fit.observations
         self.alphabet_, self.scale_ = model.schema.by_column, model.scale
-        self.center_, self.damping_ = spec.center, spec.damping
-        self.choice_ = tuned.choice
-        self.verdict_ = None if tuned.choice is None else tuned.choice.verdict
-        self.diagnostics_ = None
-        self.lam_ = spec.spectral.lam if isinstance(spec.spectral, SpectralPenalty) else tuned.lam
-        self.xi_ = spec.discrete.xi if isinstance(spec.discrete, DiscretePenalty) else tuned.xi
-        shown = model.shown.astype(result.x.dtype)
-        self.left_, self.singular_values_, self.right_ = shown.U, shown.s, shown.V
-        self.offsets_ = model.offsets
-        self.solver_, self.solver_why_ = result.settings["solver"], result.settings["why"]
-        self.n_iter_, self.status_, self.history_ = result.n_iter, result.status, result.history
-        fitted.announce(stacklevel=4)
+        if model.fit.interrupted:
+            raise KeyboardInterrupt(str(model.fit.status))
+
+    # ---------------------------------------------------------------- what was learned
+    @property
+    def fit_(self) -> Any:
+        """Answers of the expert that was fitted."""
+        return self._fitted("fit_").fit
+
+    @property
+    def experts_(self) -> tuple[ExpertScore, ...]:
+        """What each expert of a blend scored on held-out cells."""
+        fit = self._fitted("experts_").fit
+        return fit.scores if isinstance(fit, BlendFit) else ()
+
+    @property
+    def blend_(self) -> Mapping[str, float]:
+        """Share of each expert in the answer."""
+        model = self._fitted("blend_")
+        if isinstance(model.fit, BlendFit):
+            return {one.name: one.weight for one in model.fit.scores if one.weight > 0}
+        return {model.expert.label: 1.0}
+
+    @property
+    def verdict_(self) -> Any:
+        """Which expert carries the answer; of the proximal one alone, whether discreteness beat rounding."""
+        return getattr(self._fitted("verdict_").fit, "verdict", None)
+
+    @property
+    def diagnostics_(self) -> Any:
+        """Figures that tell if chains have settled, and what was chosen."""
+        return getattr(self._fitted("diagnostics_").fit, "diagnostics", None)
+
+    @property
+    def status_(self) -> Status:
+        """Why the fit ended, and what to do about it."""
+        status: Status = self._fitted("status_").fit.status
+        return status
+
+    @property
+    def history_(self) -> dict[str, NDArray[Any]]:
+        """History of the run."""
+        return self._fitted("history_").history
+
+    @property
+    def n_iter_(self) -> int:
+        """Steps of the run; of a blend, the experts in it."""
+        fit = self._fitted("n_iter_").fit
+        if isinstance(fit, BlendFit):
+            return len(fit.members)
+        return len(fit.history["iteration"]) if isinstance(fit, ProximalFit) else len(fit.history)
+
+    def _fitted(self, name: str) -> FittedModel:
+        model: FittedModel | None = vars(self).get("_model")
+        if model is None:
+            raise AttributeError(f"{name} is learned by fit, which was not called yet")
+        return model
 
     # ---------------------------------------------------------------- filling
     def transform(self, X: Any, *, row_features: Any = None) -> Any:
@@ -454,7 +419,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Examples
         --------
-        >>> imp = SnapImputer("1:5", lam=0.5, xi=0.0).fit([[5, 4, 1], [5, 5, 1], [1, 1, 5], [1, 2, 4]])
+        >>> from snapimpute import Proximal
+        >>> imp = SnapImputer("1:5", method=Proximal(lam=0.5, xi=0.0))
+        >>> imp = imp.fit([[5, 4, 1], [5, 5, 1], [1, 1, 5], [1, 2, 4]])
         >>> imp.fold_in([[5, None, None], [1, None, None]]).mean([0, 1], [2, 2]).round()
         array([2., 4.])
         """
@@ -463,7 +430,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._folded(table, row_table(table, row_features))
 
     def _folded(self, table: Table, given: FeatureTable | None = None) -> Predictions:
-        return self._model.folded(table.cells(), table.shape[0], self._observed, given)
+        return self._fitted("fit_").folded(table.cells(), table.shape[0], self._observed, given)
 
     def score(self, X: Any, y: None = None) -> float:
         """Hide a fifth of the observed cells of a table, fill them, and say how well that went.
@@ -474,7 +441,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "_model")
         table, model = self._read_again(X), self._model
-        return hidden_score(model, table, self._options().random_state)
+        return hidden_score(model, table, self.random_state)
 
     # ---------------------------------------------------------------- single cells
     def predict(self, rows: Any, cols: ArrayLike | None = None) -> NDArray[Any]:
@@ -529,8 +496,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Examples
         --------
+        >>> from snapimpute import Proximal
         >>> X = [[5, 4, None, None], [5, 4, 5, 1], [1, 1, 2, 5], [4, 5, 5, None]]
-        >>> SnapImputer("1:5", lam=0.5, xi=0.0).fit(X).recommend(0, k=1)
+        >>> SnapImputer("1:5", method=Proximal(lam=0.5, xi=0.0)).fit(X).recommend(0, k=1)
         array([2])
         """
         check_is_fitted(self, "_model")
@@ -540,7 +508,7 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def estimates_(self) -> Predictions:
         """Predictions for the cells of the fitted table: `fold_in` for the rows that were fitted."""
         check_is_fitted(self, "_model")
-        return self._model.fitted
+        return self._fitted("estimates_").fitted
 
     def _asked(
         self, rows: Any, cols: ArrayLike | None
@@ -589,8 +557,9 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Examples
         --------
+        >>> from snapimpute import Proximal
         >>> table = Observations.from_dense([[5, 4, 1], [5, 5, 1], [1, 1, 5]], row_labels=["Ann", "Bob", "Cem"])
-        >>> imp = SnapImputer("1:5", lam=0.5, xi=0.0).fit(table)
+        >>> imp = SnapImputer("1:5", method=Proximal(lam=0.5, xi=0.0)).fit(table)
         >>> imp.partial_fit([3, 4], [0, 0], [1, 5]).row_labels_.tolist()
         ['Ann', 'Bob', 'Cem', 'row 3', 'row 4']
         """
@@ -612,17 +581,18 @@ class SnapImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             grown_labels(self.row_labels_, row_labels, m, rows_now, "row"),
             grown_labels(self.col_labels_, col_labels, n, cols_now, "column"),
         )
-        engine, model = engine_of(self), self._model
+        model, decision = self._model, self._decision()
+        expert = self._expert()
         of_rows, of_cols = further_sides(self._observed.shape, observed.shape, labels, row_features, column_features)
-        fitted: Fitted | EngineFit
-        if isinstance(model, EngineModel):
-            fitted = update_engine(engine, model.fit, observed, (of_rows, of_cols), callback=self.callback)
-        elif self._tuned is not None:
+        told: dict[str, Any] = {"callback": self.callback, "time_limit": self.time_limit}
+        if expert.uses_features:
+            told |= {"row_features": of_rows, "column_features": of_cols}
+        else:
             refuse_features(of_rows, of_cols)
-            fitted = fit_further(model, self._tuned, observed, self._manner())
+        fitted = expert.update(model.fit, observed, **told)
         self.n_features_in_ = observed.shape[1]
         self.row_labels_, self.col_labels_ = labels
-        self._keep(fitted, model.schema)
+        self._keep(FittedModel(model.schema.widened(observed.shape[1] - n), expert, fitted, decision))
         return self
 
     # ---------------------------------------------------------------- files

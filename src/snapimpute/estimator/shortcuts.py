@@ -6,38 +6,22 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
+from snapimpute.data.expert import Expert
 from snapimpute.estimator.files import read_model
 from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.experts.decide import Decide
-from snapimpute.experts.proximal.offsets import Center
-from snapimpute.experts.proximal.spec import Weights
-from snapimpute.experts.proximal.tuned import Strength
-from snapimpute.mosaic import Mosaic
-from snapimpute.penalties import DiscretePenalty, SpectralPenalty
-from snapimpute.posterior import Posterior
-from snapimpute.solvers import AlphabetTerm, Precision, Solver
+from snapimpute.solvers import Precision
 
 
 class ImputerParameters(TypedDict, total=False):
     """The parameters of `SnapImputer` besides the alphabet, for functions that take them by keyword."""
 
-    method: str | Posterior | Mosaic
-    spectral: str | SpectralPenalty
-    discrete: str | DiscretePenalty | None
-    weights: Weights
-    lam: Strength
-    xi: Strength
-    solver: str | Solver[Any]
-    center: Center | Literal["auto"]
+    method: str | Expert | Sequence[str | Expert]
     decide: Decide
     min_confidence: float
     continuous: Literal["fit", "passthrough"]
     missing: Sequence[Any]
-    cv: int | None
-    max_iter: int
-    tol: float
-    max_rank: int | None
-    alphabet_term: AlphabetTerm
+    time_limit: float | None
     backend: str
     dtype: Precision
     random_state: int
@@ -51,6 +35,7 @@ def complete(
     *,
     row_features: Any = None,
     column_features: Any = None,
+    square: bool | Literal["auto"] = "auto",
     **params: Unpack[ImputerParameters],
 ) -> Any:
     """Fill the missing cells of a table with symbols of an alphabet.
@@ -63,7 +48,7 @@ def complete(
     X : array, sparse matrix or frame
     alphabet : list, str, Alphabet, or a dict or list of such
         For instance ``[0, 1]`` or ``"1:5"``.
-    row_features, column_features : array, frame, sparse matrix or dict, optional
+    row_features, column_features, square
         As in `SnapImputer.fit`.
     **params
         Parameters of `SnapImputer`.
@@ -81,7 +66,7 @@ def complete(
            [5., 1., 1.]])
     """
     imputer = SnapImputer(alphabet, **params)
-    return imputer.fit_transform(X, row_features=row_features, column_features=column_features)
+    return imputer.fit_transform(X, row_features=row_features, column_features=column_features, square=square)
 
 
 def load(path: str | os.PathLike[str]) -> SnapImputer:

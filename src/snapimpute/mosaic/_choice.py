@@ -53,6 +53,9 @@ SURE = 1.0
 FOUND_STARTS = 2
 """Times as many starts where the order is found: each has an order of its own."""
 
+MUCH = 2.0
+"""Times as much that neighbours must tell of each other as random columns do, where few cells are known."""
+
 LEAST_ORDERED, MOST_ORDERED = 8, 5000
 """Columns among which an order is looked for, at least and at most."""
 
@@ -173,7 +176,19 @@ class Choice:
     def _rows(self) -> int:
         return int(self.table.symbols.shape[0])
 
-    def _orders(self) -> list[Order]:
+    def neighbours_tell_much(self) -> bool:
+        """Tell whether columns beside each other tell twice as much of each other as random ones, surely."""
+        some = self.table.sample(*self._piece(self.table))
+        square = associations(some.symbols, some.nominal)
+        columns = square.shape[0]
+        if columns < 3 or not neighbours_tell(square, np.arange(columns), np.arange(columns) == 0, self.seed):
+            return False
+        near = float(np.diagonal(square, 1).mean())
+        far = float((square.sum() - np.trace(square)) / (columns * (columns - 1)))
+        return near >= MUCH * far
+
+    def likely_orders(self) -> list[Order]:
+        """Return the orders to try: the given one alone where neighbours surely tell of each other."""
         wish = self.wishes.order
         if wish != "auto":
             return [wish]  # type: ignore[list-item]
@@ -197,7 +212,7 @@ class Choice:
 
     def _usual(self) -> Settings:
         """Return the settings that nobody has tried yet."""
-        order, strands = self._orders(), self._strands()
+        order, strands = self.likely_orders(), self._strands()
         self._open = [(one, each) for one in order for each in strands]
         wish = self.wishes.classes
         classes = min(FIRST_CLASSES, self._most_classes()) if wish == "auto" else int(wish)

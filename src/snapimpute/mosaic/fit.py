@@ -121,6 +121,11 @@ class MosaicFit(CellAnswers):
         """Content of each column."""
         return self.columns
 
+    @property
+    def by_cells(self) -> bool:
+        """Tell whether the known cells of a row are all that its answers depend on."""
+        return True
+
     # ---------------------------------------------------------------- cells
     @cached_property
     def table(self) -> Table:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,11 +17,12 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.data.expert import Expert
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.mosaic._checkpoint import RunFile
 from snapimpute.mosaic._choice import Choice, Places, Progress, Wishes
-from snapimpute.mosaic._panel import Table, levels_of
+from snapimpute.mosaic._panel import MOST_SYMBOLS, Table, levels_of
 from snapimpute.mosaic._run import Round, Run
 from snapimpute.mosaic._settings import Settings
 from snapimpute.mosaic.fit import MosaicFit
@@ -30,10 +31,16 @@ from snapimpute.solvers import Checkpoint
 
 MOST_CLASSES = 100
 
+MOST_UNKNOWN = 20_000_000
+"""Cells of a table of which few are known, at most: every missing one is answered."""
+
+LEAST_KNOWN = 0.3
+"""Share of known cells from which latent classes, or an order that has to be found, may tell something."""
+
 
 @stored("mosaic", "classes", "order", "strands", "rounds", "starts", "groups", "positions", "random_state")
 @dataclass(frozen=True)
-class Mosaic:
+class Mosaic(Expert):
     """Rows as mosaics of each other, along columns that stand in an order.
 
     First come classes: along the columns each row follows a class, and jumps to another one now and then. Then rows
@@ -70,6 +77,8 @@ class Mosaic:
     (2, 3)
     """
 
+    name: ClassVar[str] = "mosaic"
+
     classes: int | Literal["auto"] = "auto"
     order: Literal["auto", "given", "found"] | None = "auto"
     strands: int | Literal["auto"] = "auto"
@@ -78,6 +87,34 @@ class Mosaic:
     groups: Sequence[Any] | None = None
     positions: Sequence[float] | None = None
     random_state: int = 0
+
+    @property
+    def label(self) -> str:
+        """Name in verdicts: latent classes where the columns have no order."""
+        return "latent classes" if self.order is None else self.name
+
+    def probe(self) -> Mosaic | None:
+        """Return four latent classes from one start, in place of many numbers of classes from many starts."""
+        quick = self.order is None and self.classes == "auto"
+        return replace(self, classes=4, starts=1, rounds=0) if quick else None
+
+    def takes(self, alphabet: Alphabet | None) -> bool:
+        """Take alphabets of not too many symbols."""
+        return alphabet is not None and len(alphabet) <= MOST_SYMBOLS
+
+    def objection(self, observations: Observations, schema: ColumnSchema) -> str | None:
+        """Object to sparse tables whose neighbouring columns tell hardly more of each other than random ones do."""
+        m, n = observations.shape
+        if m * n > MOST_UNKNOWN and observations.density < LEAST_KNOWN:
+            return f"it answers every missing cell, and there are {m * n - len(observations):,}"
+        if self.order != "auto" or self.groups is not None or self.positions is not None:
+            return None
+        if observations.density >= LEAST_KNOWN:
+            return None
+        table, places = self._table(observations, schema)
+        if Choice(table, places, self._wishes, self.random_state, Clock()).neighbours_tell_much():
+            return None
+        return "few cells are known, and neighbouring columns tell hardly more of each other than random ones"
 
     def fit(
         self,
@@ -162,6 +199,10 @@ class Mosaic:
             status = run.finish(clock, callback)
         tried = () if fit.diagnostics is None else fit.diagnostics.held_out
         return MosaicFit.of(run, observations, fit.schema, fit.settings, status, tried)
+
+    def again(self, fit: MosaicFit, observations: Observations, *, progress: Any = None, **told: Any) -> MosaicFit:
+        """Fit other known cells of the same table, with the settings and the order of a fit: there is no progress."""
+        return self.update(fit, observations, **told)
 
     def forecast(
         self, observations: Observations, alphabet: AlphabetLike | ColumnSchema, *, timed: bool = True
@@ -250,6 +291,6 @@ class Mosaic:
 
 
 def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
-    schema = alphabet if isinstance(alphabet, ColumnSchema) else ColumnSchema.single(Alphabet.of(alphabet), columns)
+    schema = ColumnSchema.read(alphabet, columns)
     levels_of(schema)
     return schema

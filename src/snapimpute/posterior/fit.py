@@ -104,6 +104,23 @@ class PosteriorFit(CellAnswers):
         """Content of each column."""
         return self.frame.schema
 
+    @property
+    def scale(self) -> Array:
+        """Size of one unit of the model in each column."""
+        return self.frame.scales
+
+    @property
+    def by_cells(self) -> bool:
+        """Tell whether the known cells of a row are all that its answers depend on."""
+        return not self.frame.row_side.given
+
+    def knows(self, row_features: Any) -> bool:
+        """Tell whether these are the features of the fitted rows."""
+        known = self.frame.row_side.given
+        if row_features is None:
+            return True
+        return np.array_equal(known.of(row_features, row_features.size, None).values, known.values)
+
     def _chances(self, rows: NDArray[np.intp], cols: NDArray[np.intp]) -> Array:
         found: Array = self.answers.probabilities(self.frame, rows, cols)
         return found

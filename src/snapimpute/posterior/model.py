@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from snapimpute.base.errors import ArgumentError
 from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
+from snapimpute.data.expert import Expert
+from snapimpute.data.holdout import has_labels, hold_out
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._answers import LowRankAnswers
@@ -42,6 +44,9 @@ BURN_IN, SLOW_BURN_IN = 40, 150
 SWEEPS, SLOW_SWEEPS = 400, 900
 """Sweeps at most where nobody gives a number."""
 
+BRIEF_SWEEPS = 220
+"""Sweeps at most of a fit that is only compared with others."""
+
 SHORT_SWEEPS, HELD_OUT = 60, 0.1
 """Sweeps of the short runs that choose between models, and their share of held-out cells."""
 
@@ -68,7 +73,7 @@ MOST_COLUMNS, LEAST_KNOWN = 300, 0.2
     *("links", "chains", "random_state"),
 )
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Expert):
     """An ordinal probit model of the whole table, and draws from its posterior.
 
     Each known cell has a latent value, and its symbol says between which two
@@ -109,6 +114,9 @@ class Posterior:
     (2, 5)
     """
 
+    name: ClassVar[str] = "posterior"
+    uses_features: ClassVar[bool] = True
+
     covariance: Covariance = "auto"
     rank: int | Literal["auto"] = "auto"
     thresholds: Thresholds = "auto"
@@ -121,6 +129,35 @@ class Posterior:
     links: bool | Literal["auto"] = "auto"
     chains: int = 1
     random_state: int = 0
+
+    @property
+    def label(self) -> str:
+        """Name in verdicts: a full covariance says so, and the side of the thresholds where that is given."""
+        if self.covariance == "full":
+            return f"{self.name} (full covariance)"
+        return self.name if self.thresholds == "auto" else f"{self.name} (thresholds by {self.thresholds[:-1]})"
+
+    def brief(self) -> Posterior:
+        """Return the model with half of the sweeps, where nobody gave a number."""
+        return self if self.sweeps != "auto" else replace(self, sweeps=BRIEF_SWEEPS)
+
+    def takes(self, alphabet: Alphabet | None) -> bool:
+        """Take columns of plain numbers, and alphabets of at most 256 symbols."""
+        return alphabet is None or len(alphabet) <= MOST_SYMBOLS
+
+    def variants(self, observations: Observations, alphabet: AlphabetLike | ColumnSchema) -> list[Posterior]:
+        """Return the models that a blend weighs: one, or all where the table is narrow and they are cheap."""
+        schema = ColumnSchema.read(alphabet, observations.shape[1])
+        if not self.can_be_full(observations, schema):
+            return [replace(self, covariance="low-rank")]
+        sides = self._sides(observations, schema, "low-rank")
+        low_rank = [replace(self, covariance="low-rank", thresholds=one) for one in sides]
+        return [*low_rank, replace(self, covariance="full")]
+
+    def can_be_full(self, observations: Observations, alphabet: AlphabetLike | ColumnSchema) -> bool:
+        """Tell whether a table is narrow and known enough for a full covariance."""
+        schema = ColumnSchema.read(alphabet, observations.shape[1])
+        return "full" in self._covariances(observations, schema)
 
     def fit(
         self,
@@ -287,6 +324,11 @@ class Posterior:
         warn_of(updated)
         return replace(updated, completion=self._completion(observations, schema, chosen.covariance))
 
+    def again(self, fit: PosteriorFit, observations: Observations, **told: Any) -> PosteriorFit:
+        """Fit other known cells of the same table, with the covariance and the thresholds that a fit has chosen."""
+        low_rank, side = isinstance(fit.answers, LowRankAnswers), "rows" if fit.frame.by_rows else "columns"
+        return self._as(("low-rank" if low_rank else "full", side)).fit(observations, fit.frame.schema, **told)
+
     def _check(self, observations: Observations) -> None:
         for name, choices in (
             ("covariance", ("auto", "low-rank", "full")),
@@ -333,7 +375,10 @@ class Posterior:
         models = self._models(observations, schema)
         if len(models) == 1:
             return self._as(models[0]), ()
-        kept, held = observations.split(HELD_OUT, random_state=self.random_state)
+        if has_labels(observations):
+            kept, held = hold_out(observations, HELD_OUT, self.random_state)
+        else:
+            kept, held = observations.split(HELD_OUT, random_state=self.random_state)
 
         def short_run(model: tuple[str, str], clock: Clock) -> PosteriorFit | None:
             one = replace(self._as(model), sweeps=SHORT_SWEEPS, chains=1)
@@ -449,7 +494,7 @@ def _is_binary(schema: ColumnSchema) -> bool:
 
 
 def _schema(alphabet: AlphabetLike | ColumnSchema, columns: int) -> ColumnSchema:
-    schema = alphabet if isinstance(alphabet, ColumnSchema) else ColumnSchema.single(Alphabet.of(alphabet), columns)
+    schema = ColumnSchema.read(alphabet, columns)
     for one in schema.kinds:
         if one is not None and len(one) > MOST_SYMBOLS:
             told = f"the posterior takes alphabets of at most {MOST_SYMBOLS} symbols, got one of {len(one)}: "

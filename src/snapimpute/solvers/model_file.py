@@ -22,7 +22,7 @@ from snapimpute.base.files import write_atomically
 from snapimpute.solvers.checkpoint import checksum
 from snapimpute.solvers.serialise import Decoder, Encoder, Known
 
-VERSION = 2
+VERSION = 3
 
 
 def write_content(path: str | os.PathLike[str], content: Any, known: Known, form: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
 from snapimpute.base.errors import ArgumentError
+from snapimpute.base.files import stored
 from snapimpute.solvers.parameters import check_count
 
 AlphabetTerm = Literal["tiled", "sampled", "auto"]
@@ -35,6 +36,10 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ArgumentError.must(name, value, f"be one of {', '.join(map(repr, choices))}")
 
 
+@stored(
+    "fit options",
+    *("max_iter", "tol", "max_rank", "evaluate_every", "alphabet_term", "backend", "dtype", "random_state"),
+)
 @dataclass(frozen=True)
 class FitOptions:
     """Options of a fit, checked once and passed whole; `solve` explains each of them.

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.evaluation.metrics import Reliability
+from snapimpute.experts.blend import BlendFit
 from snapimpute.experts.proximal.choice import Choice, Metric
+from snapimpute.experts.proximal.expert import ProximalFit
 from snapimpute.solvers import Result
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class TuningScores:
         (array([[30., 20.],
                [nan, 10.]]), (1, 1))
         """
+        _check_proximal(given, "tunes λ and ξ")
         choice = getattr(given, "choice_", given)
         if choice is None:
             raise ValueError("nothing was tuned: λ and ξ were given, or there were too few cells to hold any out")
@@ -98,6 +101,66 @@ def _curve(choice: Choice, xi: float, unit: float) -> TuningCurve:
     some = sorted((one for one in choice.tried if one.xi == xi), key=lambda one: one.lam)
     lam, score, error = np.array([[one.lam, unit * one.score, unit * one.error] for one in some]).T
     return TuningCurve(xi, lam, score, error, np.array([one.rank for one in some]))
+
+
+def _check_proximal(given: Any, does: str) -> None:
+    """Refuse an imputer that was fitted by another method than the proximal one."""
+    fit = getattr(given, "fit_", None)
+    if fit is not None and not isinstance(fit, ProximalFit):
+        by = "a blend" if isinstance(fit, BlendFit) else next(iter(given.blend_))
+        told = "; plot_experts draws the scores of a blend" * isinstance(fit, BlendFit)
+        raise ValueError(
+            f'only the proximal expert {does}, and this was fitted by {by}: fit with method="proximal"{told}'
+        )
+
+
+# -------------------------------------------------------------------- a blend
+@dataclass(frozen=True, eq=False)
+class ExpertScores:
+    """Log losses of experts on held-out cells, with standard errors, and their weights, the largest weight first.
+
+    Lower is better. ``loss`` is that of the blend. ``others`` are the experts without a score, with the reasons.
+    """
+
+    names: list[str]
+    losses: Array
+    errors: Array
+    weights: Array
+    reasons: list[str]
+    loss: float
+    cells: int
+    others: dict[str, str]
+
+    @classmethod
+    def of(cls, imputer: SnapImputer) -> ExpertScores:
+        """Take the scores of an imputer that was fitted by a blend of experts.
+
+        Examples
+        --------
+        >>> from snapimpute.data.datasets import low_rank_alphabet
+        >>> from snapimpute.estimator.imputer import SnapImputer
+        >>> from snapimpute.experts.proximal.expert import Proximal
+        >>> known = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.5).observations
+        >>> imputer = SnapImputer("0,1", method=["habits", Proximal(lam=2.0, xi=0.0)]).fit(known)
+        >>> ExpertScores.of(imputer).names
+        ['proximal', 'habits']
+        """
+        fit = getattr(imputer, "fit_", None)
+        if not isinstance(fit, BlendFit):
+            by = "" if fit is None else f", and this was fitted by {next(iter(imputer.blend_))} alone"
+            raise ValueError(f'only a blend compares experts{by}: fit with method="auto", or a list of experts')
+        scored = [one for one in fit.scores if np.isfinite(one.loss)]
+        if not scored:
+            raise ValueError("no expert has a score: too few cells with an alphabet are known to hold any out")
+        names, reasons = [one.name for one in scored], [one.reason for one in scored]
+        losses, errors, weights = np.array([[one.loss, one.error, one.weight] for one in scored]).T
+        others = {one.name: one.reason for one in fit.scores if not np.isfinite(one.loss)}
+        return cls(names, losses, errors, weights, reasons, fit.verdict.loss, fit.verdict.cells, others)
+
+    @property
+    def texts(self) -> list[str]:
+        """What stands beside each expert: its weight, or that it has none."""
+        return [f"weight {weight:.2f}" if weight else "left out" for weight in self.weights.tolist()]
 
 
 # -------------------------------------------------------------------- a fit
@@ -140,6 +203,7 @@ class Convergence:
         if isinstance(given, Result):
             found = cls.from_history(given.history)
             return replace(found, size=float(np.linalg.norm(given.x.s)), status=given.status.code)
+        _check_proximal(given, "minimises an objective")
         if hasattr(given, "history_"):
             found = cls.from_history(given.history_)
             return replace(found, size=float(np.linalg.norm(given.singular_values_)), status=given.status_.code)

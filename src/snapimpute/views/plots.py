@@ -24,6 +24,7 @@ from snapimpute.solvers import Result
 from snapimpute.views.figures import (
     Confusion,
     Convergence,
+    ExpertScores,
     TuningScores,
     WayScores,
     in_range,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "plot_confusion",
     "plot_convergence",
+    "plot_experts",
     "plot_matrix",
     "plot_path",
     "plot_reliability",
@@ -130,6 +132,43 @@ def plot_surface(choice: Choice | SnapImputer, ax: Axes | None = None) -> Axes:
     return axes
 
 
+# -------------------------------------------------------------------- a blend
+def plot_experts(imputer: SnapImputer, ax: Axes | None = None) -> Axes:
+    """Draw the log loss of each expert of a blend on held-out cells, with standard errors and its weight.
+
+    Lower is better. Experts with a weight are red. The line is the log loss of the blend.
+
+    Parameters
+    ----------
+    imputer : SnapImputer
+        Fitted by several experts, which is the default.
+    ax : Axes, optional
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from snapimpute.data.datasets import low_rank_alphabet
+    >>> from snapimpute.estimator.imputer import SnapImputer
+    >>> from snapimpute.experts.proximal.expert import Proximal
+    >>> known = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.5).observations
+    >>> imputer = SnapImputer("0,1", method=["habits", Proximal(lam=2.0, xi=0.0)]).fit(known)
+    >>> [text.get_text() for text in plot_experts(imputer, Figure().subplots()).get_yticklabels()][-1]
+    'proximal'
+    """
+    found, axes = ExpertScores.of(imputer), _axes(ax)
+    rows = zip(found.losses.tolist(), found.errors.tolist(), found.weights.tolist(), found.texts, strict=True)
+    for place, (loss, error, weight, text) in enumerate(rows):
+        axes.barh(-place, loss, color=AWARE if weight else BASELINE, xerr=error, ecolor="#333333")
+        axes.text(loss + 1.2 * error, -place, f" {loss:.3f}, {text}", va="center", fontsize=9)
+    axes.set_yticks(range(1 - len(found.names), 1), found.names[::-1], fontsize=9)
+    if np.isfinite(found.loss):
+        axes.axvline(found.loss, color="black", lw=1, ls=":", label=f"blend: {found.loss:.3f}")
+        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 1.12))
+    axes.margins(x=0.3)
+    axes.set_xlabel(f"log loss on {found.cells:,} held-out cells, with one standard error")
+    return axes
+
+
 # -------------------------------------------------------------------- a fit
 def plot_convergence(result: Result | SnapImputer, ax: Axes | None = None) -> Axes:
     """Draw the distance of each iteration from a stationary point, relative to ‖X‖; the title says why the run ended.
@@ -147,7 +186,9 @@ def plot_convergence(result: Result | SnapImputer, ax: Axes | None = None) -> Ax
     --------
     >>> from matplotlib.figure import Figure
     >>> from snapimpute.estimator.imputer import SnapImputer
-    >>> imp = SnapImputer("1:5", lam=0.5, xi=0.0).fit([[5, 4, 1], [5, 5, 1], [1, 1, 5], [1, 2, None]])
+    >>> from snapimpute.experts.proximal.expert import Proximal
+    >>> imp = SnapImputer("1:5", method=Proximal(lam=0.5, xi=0.0))
+    >>> imp = imp.fit([[5, 4, 1], [5, 5, 1], [1, 1, 5], [1, 2, None]])
     >>> plot_convergence(imp, Figure().subplots()).get_xlabel()
     'iteration'
     """
@@ -259,8 +300,9 @@ def plot_scores(evaluation: Evaluation, ax: Axes | None = None) -> Axes:
     >>> from snapimpute.data.datasets import low_rank_alphabet
     >>> from snapimpute.estimator.imputer import SnapImputer
     >>> from snapimpute.estimator.evaluation import evaluate
+    >>> from snapimpute.experts.proximal.expert import Proximal
     >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.5)
-    >>> found = evaluate(data.observations, SnapImputer("0,1", lam=3.0, xi=0.0))
+    >>> found = evaluate(data.observations, SnapImputer("0,1", method=Proximal(lam=3.0, xi=0.0)))
     >>> len(plot_scores(found, Figure().subplots()).patches) == len(found.ways)
     True
     """
@@ -322,10 +364,11 @@ def plot_matrix(
     --------
     >>> from matplotlib.figure import Figure
     >>> from snapimpute.estimator.imputer import SnapImputer
+    >>> from snapimpute.experts.proximal.expert import Proximal
     >>> X = [[5, 4, 1], [5, 5, 1], [1, 1, 5], [1, 2, None]]
     >>> plot_matrix(X, ax=Figure().subplots()).get_title()
     'known: 91.7 % of the cells'
-    >>> plot_matrix(X, SnapImputer("1:5", lam=0.5, xi=0.0).fit(X), Figure().subplots()).get_title()
+    >>> plot_matrix(X, SnapImputer("1:5", method=Proximal(lam=0.5, xi=0.0)).fit(X), Figure().subplots()).get_title()
     'completed'
     """
     fitted = None if imputer is None else imputer.estimates_

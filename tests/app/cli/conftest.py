@@ -83,15 +83,24 @@ def long_csv(snap, long_frame) -> str:
 
 
 @pytest.fixture(scope="session")
-def fitted(ratings) -> si.SnapImputer:
-    """The estimator that the options `FIVE` describe, fitted by the library."""
-    return si.SnapImputer("1:5", lam=2.0, xi=0.01, center="mean").fit(ratings)
+def library(ratings) -> Callable[..., si.SnapImputer]:
+    """The estimator that the options `FIVE` describe, fitted by the library to the table with labels."""
+    made: dict[str, si.SnapImputer] = {}
+
+    def fit(rows: Any = None, cols: Any = None) -> si.SnapImputer:
+        if (key := f"{rows} {cols}") not in made:
+            table = si.Observations.from_dense(ratings, row_labels=rows, col_labels=cols)
+            given = si.Proximal(lam=2.0, xi=0.01, center="mean")
+            made[key] = si.SnapImputer("1:5", method=given).fit(table)
+        return made[key]
+
+    return fit
 
 
 @pytest.fixture(scope="session")
-def completed(fitted, ratings) -> Any:
-    """The table that the library fills."""
-    return fitted.transform(ratings)
+def fitted(ratings) -> si.SnapImputer:
+    """The same, fitted to an array, which has no labels."""
+    return si.SnapImputer("1:5", method=si.Proximal(lam=2.0, xi=0.01, center="mean")).fit(ratings)
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,14 @@ from scipy.io import mmread, mmwrite
 EXCEL = find_spec("fastexcel") is not None and find_spec("xlsxwriter") is not None
 FAST = ["--lam", "2", "--xi", "0.01", "--center", "mean"]
 FIVE = ["-a", "1:5", *FAST]
+TUNED = ["-a", "1:5", "--method", "proximal"]
 MIXED = ["-a", "1:5", "-a", "sex=f,m", "-a", "age=any", "--lam", "0.5", "--xi", "0.01", "--center", "columns"]
 M, N = 24, 10
+
+WIDE = [f"r{i:02}" for i in range(M)], [f"q{j}" for j in range(N)]
+LONG = [f"u{i}" for i in range(M)], [f"{100 + j}" for j in range(N)]
+COUNTED = [f"{i + 1}" for i in range(M)], [f"{j + 1}" for j in range(N)]
+"""Labels of a wide table, of triplets, and of a table without any: cells are held out by them."""
 
 MATRICES = [".npz", ".npy", ".mtx"]
 FRAMES = [".csv", ".tsv", ".parquet", ".arrow", *([".xlsx"] if EXCEL else [])]

@@ -7,15 +7,19 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 import snapimpute as si
+from snapimpute.app.cli._telling import repeat
+from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import read_table
 from snapimpute.estimator.evaluation import evaluate
 from tests.app.cli.running import (
     FIVE,
     MIXED,
+    WIDE,
     N,
     frame,
     gaps,
@@ -30,8 +34,8 @@ def test_evaluate(snap, wide_csv, wide_frame):
     """The numbers are those of the library; nothing hidden is known to the fit."""
     done = snap("evaluate", wide_csv, *FIVE, "--share", 0.3, "--seed", 1, "--json").json
     table = read_table(wide_frame.drop("who"), "1:5")
-    imputer = si.SnapImputer("1:5", lam=2.0, xi=0.01, center="mean", random_state=1)
-    found = evaluate(table.observations(), imputer, share=0.3, random_state=1)
+    imputer = si.SnapImputer("1:5", method=si.Proximal(lam=2.0, xi=0.01, center="mean"), random_state=1)
+    found = evaluate(table.observations().labelled(*WIDE), imputer, share=0.3, random_state=1)
     assert [way["label"] for way in done["ways"]] == [way.label for way in found.ways]
     for ours, theirs in zip(done["ways"], found.ways, strict=True):
         assert (ours["exact"], ours["mae"], ours["rmse"]) == (theirs.exact, theirs.mae, theirs.rmse)
@@ -55,17 +59,20 @@ def test_evaluate_other_tables(snap, survey, long_csv):
 
 def test_tune(snap, wide_csv):
     """All that was tried as a table; what is to be typed then; the same strengths as complete chooses."""
-    done = snap("tune", wide_csv, "-a", "1:5", "-o", "tried.csv", "--json").json
+    done = snap("tune", wide_csv, "-a", "1:5", "--method", "proximal", "-o", "tried.csv", "--json").json
     table = frame("tried.csv")
     assert table.columns == ["lam", "xi", "score", "error", "rank", "iterations"]
     assert table.height == len(done["tried"])
     assert (done["lam"], done["xi"]) in table.select("lam", "xi").rows()
-    chosen = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5", "--json").json
+    chosen = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5", "--method", "proximal", "--json").json
     assert (done["lam"], done["xi"], done["center"]) == (chosen["lam"], chosen["xi"], chosen["center"])
-    shown = snap("tune", wide_csv, "-a", "1:5")
-    assert f"snapimpute complete wide.csv --alphabet 1:5 --lam {done['lam']:.6g} --xi {done['xi']:.6g}" in shown.out
+    shown = snap("tune", wide_csv, "-a", "1:5", "--method", "proximal")
+    assert (
+        f"snapimpute complete wide.csv --alphabet 1:5 --method proximal --lam {done['lam']:.6g} --xi {done['xi']:.6g}"
+        in shown.out
+    )
     assert "←" in shown.out
-    piped = snap("tune", wide_csv, "-a", "1:5", "-o", "-", "-q")
+    piped = snap("tune", wide_csv, "-a", "1:5", "--method", "proximal", "-o", "-", "-q")
     assert piped.out == Path("tried.csv").read_text()
     done = snap("tune", wide_csv, *FIVE, ok=False)
     assert done.code == 1
@@ -87,7 +94,7 @@ def test_tune_says_the_command_that_fits_with_its_choice(snap, wide_csv):
 def test_tune_draws(snap, wide_csv):
     """The scores as a picture; a name that says no format is refused before the work."""
     pytest.importorskip("matplotlib")
-    snap("tune", wide_csv, "-a", "1:5", "--picture", "scores.svg")
+    snap("tune", wide_csv, "-a", "1:5", "--method", "proximal", "--picture", "scores.svg")
     assert Path("scores.svg").read_text().startswith("<?xml")
     assert snap("tune", wide_csv, "-a", "1:5", "--picture", "scores.doc", ok=False).code == 2
 
@@ -115,23 +122,53 @@ def test_a_report_about_next_to_nothing_is_refused_before_the_fit(snap):
 def test_what_could_not_be_chosen_is_not_called_given(snap):
     """A small table gets strengths by default."""
     Path("in.csv").write_text("a,b,c\n1,2,\n2,,1\n1,1,2\n")
-    said = snap("complete", "in.csv", "-o", "out.csv", "-a", "1:2").out
+    said = snap("complete", "in.csv", "-o", "out.csv", "-a", "1:2", "--method", "proximal").out
     assert "(λ, ξ, centre by default: too few cells are known to choose, or the solver has no use for it)" in said
+
+
+def code_of(model):
+    """A model, and the code that a report says would fit it again."""
+    imputer = si.load(model)
+    book = ColumnSchema.single(imputer.alphabet_, N)
+    return imputer, repeat(imputer, book)["python"]
 
 
 def test_the_code_of_a_report_gives_the_same_fit(snap, wide_csv, wide_frame):
     """With every option that matters, not only the strengths."""
-    from snapimpute.app.cli import _work as work
-    from snapimpute.data.schema import ColumnSchema
-
     options = ["--max-rank", "2", "--tol", "0.01", "--solver", "apg", "--dtype", "float32", "--min-confidence", "0.4"]
     snap("complete", wide_csv, "-o", "out.csv", "--model", "m.snap", *FIVE, *options)
-    imputer = si.load("m.snap")
-    names = {"X": wide_frame.drop("who")}
-    exec(work.repeat(imputer, ColumnSchema.single(imputer.alphabet_, N))["python"], names)  # noqa: S102  it is ours
-    assert names["imp"].get_params() == imputer.get_params() | {"alphabet": [1, 2, 3, 4, 5]}
+    imputer, code = code_of("m.snap")
+    names = {"X": imputer._observed}
+    exec(code, names)  # noqa: S102  it is ours
+    again, asked = (one.get_params(deep=False) for one in (names["imp"], imputer))
+    assert again.pop("method").get_params() == asked.pop("method").get_params()
+    assert again == asked | {"alphabet": [1, 2, 3, 4, 5]}
     assert names["imp"].n_iter_ == imputer.n_iter_
-    assert names["imp"].transform(names["X"]).equals(frame("out.csv").drop("who"))
+    assert np.array_equal(names["imp"].transform(names["X"]), frame("out.csv").drop("who").to_numpy(), equal_nan=True)
+
+
+def test_the_code_of_a_report_has_what_was_chosen(snap, wide_csv):
+    """Strengths and centre that tuning found stand in it as numbers: nothing is tuned again."""
+    snap("fit", wide_csv, "-m", "m.snap", "-a", "1:5", "--method", "proximal", "--xi", "0")
+    imputer, code = code_of("m.snap")
+    names: dict[str, object] = {}
+    exec(code.removesuffix("imp.fit(X)\n"), names)  # noqa: S102  it is ours
+    method = names["imp"].method
+    assert (method.lam, method.xi, method.center) == (pytest.approx(imputer.lam_), 0.0, imputer.center_)
+    assert (method.backend, method.decide) == (None, None)
+
+
+@pytest.mark.parametrize("method", ["habits", "habits,proximal"])
+def test_the_code_of_a_report_names_the_experts(snap, wide_csv, method):
+    """One by its name, several in a list, the proximal one with the options that were given."""
+    more = ["--lam", "2", "--xi", "0"] if "proximal" in method else []
+    snap("fit", wide_csv, "-m", "m.snap", "-a", "1:5", "--method", method, *more, "--seed", "3")
+    imputer, code = code_of("m.snap")
+    assert "method=['habits', si.Proximal(lam=2.0, xi=0.0)]" in code or "method='habits'" in code
+    assert "random_state=3" in code
+    names = {"X": imputer._observed}
+    exec(code, names)  # noqa: S102  it is ours
+    np.testing.assert_array_equal(names["imp"].predict_proba([0, 1], [2, 3]), imputer.predict_proba([0, 1], [2, 3]))
 
 
 # -------------------------------------------------------------------- datasets, doctor

@@ -32,6 +32,7 @@ OPTIONS = {one.name: one for one in get_command(app).commands["fit"].params}
 
 VALUES = {"cluster": "local", "report": "r.html", "sheet": "one", "format": "csv", "duplicates": "last"}
 VALUES |= {"layout": "triplets", "decide": "accuracy", "backend": "cpu", "min_confidence": "0.5"}
+VALUES |= {"time_limit": "5"}
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from snapimpute.data.datasets import low_rank_alphabet
 from tests.app.cli.running import (
     EXCEL,
     FIVE,
+    TUNED,
     frame,
     gaps,
     left_over,
@@ -240,18 +241,18 @@ def test_an_interrupted_tuning_goes_on_with_the_best_so_far(snap, wide_csv, monk
             raise KeyboardInterrupt
 
     monkeypatch.setattr(terminal.Watcher, "tried", stop)
-    done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5", "--json", ok=False)
+    done = snap("complete", wide_csv, "-o", "out.csv", *TUNED, "--json", ok=False)
     assert done.code == 130
     assert len(seen) == 4
     assert done.json["lam"] in {one.lam for one in seen}
     assert gaps(frame("out.csv")) == 0
     seen.clear()
-    done = snap("tune", wide_csv, "-a", "1:5", "-o", "tried.csv", "--json", ok=False)
+    done = snap("tune", wide_csv, *TUNED, "-o", "tried.csv", "--json", ok=False)
     assert done.code == 130
     assert frame("tried.csv").height == 4
     assert done.json["interrupted"] is True
     seen.clear()
-    done = snap("evaluate", wide_csv, "-a", "1:5", "--json", ok=False)
+    done = snap("evaluate", wide_csv, *TUNED, "--json", ok=False)
     assert done.code == 130
     assert "interrupted: going on with the best so far" in done.err
     found = done.json
@@ -286,16 +287,19 @@ def test_an_interruption_while_results_are_written(snap, wide_csv, monkeypatch, 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("stage", ["_fitting._held_out", "evaluation.check"])
-def test_an_interruption_after_the_last_fit(snap, wide_csv, monkeypatch, stage):
+@pytest.mark.parametrize(
+    ("stage", "status"),
+    [("experts.proximal.fitting._held_out", "interrupted"), ("estimator.evaluation.check", "converged")],
+)
+def test_an_interruption_after_the_last_fit(snap, wide_csv, monkeypatch, stage, status):
     """While probabilities are calibrated, or scores for the report are made: the table is there nevertheless."""
 
     def stop(*args: Any, **more: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"snapimpute.estimator.{stage}", stop)
+    monkeypatch.setattr(f"snapimpute.{stage}", stop)
     done = snap("complete", wide_csv, "-o", "out.csv", "--report", "r.html", *FIVE, "--json", ok=False)
-    assert (done.code, done.json["interrupted"], done.json["status"]) == (130, True, "converged")
+    assert (done.code, done.json["interrupted"], done.json["status"]) == (130, True, status)
     assert "no report was written" in done.err
     assert gaps(frame("out.csv")) == 0
     assert not Path("r.html").exists()
@@ -325,7 +329,7 @@ def test_an_interruption_before_anything_was_fitted_writes_nothing(snap, wide_cs
         stop,
     )
     before = os.listdir()
-    done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5", "-q", ok=False)
+    done = snap("complete", wide_csv, "-o", "out.csv", *TUNED, "-q", ok=False)
     assert done.code == 130
     assert done.err == "snapimpute: interrupted; no file was left half written\n"
     assert os.listdir() == before
@@ -339,7 +343,7 @@ def test_a_real_signal_while_it_tunes(snap):
     table = pl.DataFrame({"user": known.rows, "item": known.cols, "rating": known.values.astype(int)})
     table.write_csv("in.csv")
     loud = "import snapimpute.app.cli._terminal as talk\ntalk.EVERY = 0"
-    with child(loud, "complete", "in.csv", "-o", "out.csv", "-a", "1:5", "--max-iter", 100) as process:
+    with child(loud, "complete", "in.csv", "-o", "out.csv", *TUNED, "--max-iter", 100) as process:
         seen = wait_for(process.stderr, b"held-out loss")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)

@@ -15,6 +15,7 @@ from snapimpute.app.cli import _terminal as terminal
 from tests.app.cli.running import (
     FAST,
     FIVE,
+    TUNED,
     M,
     N,
     frame,
@@ -53,7 +54,7 @@ def test_json_is_one_object(snap, wide_csv):
 
 def test_what_is_read_and_fitted_is_told(snap, wide_csv):
     """To people: how the file was read, the strengths, how the fit ended, what was written."""
-    done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5")
+    done = snap("complete", wide_csv, "-o", "out.csv", *TUNED)
     for part in (
         "read wide.csv: format csv",
         "delimiter comma",
@@ -81,7 +82,7 @@ def test_warnings_are_one_line_each(snap, wide_csv):
 def test_progress_tells_of_scores_and_time(snap, wide_csv, monkeypatch):
     """Lines beside the output where there is no terminal: loss, rank, objective, time left."""
     monkeypatch.setattr(terminal, "EVERY", 0.0)
-    done = snap("complete", wide_csv, "-o", "out.csv", "-a", "1:5")
+    done = snap("complete", wide_csv, "-o", "out.csv", *TUNED)
     assert "fitting: λ " in done.err
     lines = done.err.splitlines()
     assert any("held-out loss" in line and "rank" in line and "left" in line for line in lines)
@@ -91,11 +92,11 @@ def test_progress_tells_of_scores_and_time(snap, wide_csv, monkeypatch):
 
 def test_a_terminal_gets_a_live_line(snap, wide_csv, monkeypatch):
     """Drawn beside the output and wiped away at the end; what is written is the same."""
-    snap("complete", wide_csv, "-o", "plain.csv", "-a", "1:5")
+    snap("complete", wide_csv, "-o", "plain.csv", *TUNED)
     monkeypatch.setenv("FORCE_COLOR", "1")
     for columns in ("80", "140"):
         monkeypatch.setenv("COLUMNS", columns)
-        done = snap("complete", wide_csv, "-o", "-", "-a", "1:5")
+        done = snap("complete", wide_csv, "-o", "-", *TUNED)
         assert done.out == Path("plain.csv").read_text()
         assert "\x1b[" in done.err
         drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", done.err)

@@ -12,7 +12,10 @@ import scipy.sparse as sp
 
 import snapimpute as si
 from tests.app.cli.running import (
+    COUNTED,
     FIVE,
+    LONG,
+    WIDE,
     N,
     frame,
     whole,
@@ -20,11 +23,11 @@ from tests.app.cli.running import (
 
 
 # -------------------------------------------------------------------- models
-def test_a_model_completes_new_rows(snap, wide_csv, wide_frame, ratings, fitted):
+def test_a_model_completes_new_rows(snap, wide_csv, wide_frame, ratings, library):
     """Wide rows with labels, without, with the columns in another order, and with one carried along."""
     snap("fit", wide_csv, "-m", "m.snap", *FIVE)
     new = wide_frame.with_columns(pl.concat_str(pl.lit("n"), "who").alias("who")).head(5)
-    expected = fitted.transform(ratings[:5])
+    expected = library(*WIDE).transform(ratings[:5])
     new.write_csv("new.csv")
     done = snap("predict", "m.snap", "new.csv", "-o", "out.csv", "--json").json
     np.testing.assert_array_equal(frame("out.csv").drop("who").to_numpy(), expected)
@@ -55,34 +58,34 @@ def test_a_few_new_rows_without_labels(snap, wide_csv):
     assert all(cell in set("12345") for row in rows[1:] for cell in row)
 
 
-def test_a_model_completes_new_rows_cell_by_cell(snap, long_csv, wide_csv, fitted):
+def test_a_model_completes_new_rows_cell_by_cell(snap, long_csv, wide_csv, library):
     """As triplets, for a model of triplets and for one of a wide table; and wide rows for a model of triplets."""
     snap("fit", long_csv, "-m", "long.snap", *FIVE)
     snap("fit", wide_csv, "-m", "wide.snap", *FIVE)
     new = np.full((2, N), np.nan)
     new[0, [1, 4]], new[1, [0]] = [5, 2], [3]
-    expected = np.where(np.isnan(new), fitted.transform(new), np.nan)
+    by_long, by_wide = (library(*one).transform(new) for one in (LONG, WIDE))
     Path("long-new.csv").write_text("user,item,rating\nu0,101,5\nu0,104,2\nu1,100,3\n")
     snap("predict", "long.snap", "long-new.csv", "-o", "out.csv", "--probability")
     table = frame("out.csv")
     assert table.columns == ["user", "item", "rating", "probability"]
-    np.testing.assert_array_equal(whole(table, (2, N)), expected)
+    np.testing.assert_array_equal(whole(table, (2, N)), np.where(np.isnan(new), by_long, np.nan))
     Path("wide-new.csv").write_text("user,item,rating\nu0,q1,5\nu0,q4,2\nu1,q0,3\n")
     snap("predict", "wide.snap", "wide-new.csv", "-o", "out.csv", "--layout", "triplets")
     table = frame("out.csv").with_columns(pl.col("item").str.strip_chars_start("q").cast(pl.Int64) + 100)
-    np.testing.assert_array_equal(whole(table, (2, N)), expected)
+    np.testing.assert_array_equal(whole(table, (2, N)), np.where(np.isnan(new), by_wide, np.nan))
     names = ",".join(str(100 + j) for j in range(N))
     Path("rows.csv").write_text(f"id,{names}\na,,5,,,2,,,,,\nb,3,,,,,,,,,\n")
     snap("predict", "long.snap", "rows.csv", "-o", "out.csv", "--layout", "wide")
-    np.testing.assert_array_equal(frame("out.csv").drop("id").to_numpy(), fitted.transform(new))
+    np.testing.assert_array_equal(frame("out.csv").drop("id").to_numpy(), by_long)
     A = sp.coo_array(([5.0, 2, 3], ([0, 0, 1], [1, 4, 0])), shape=(2, N))
     sp.save_npz("rows.npz", A)
     assert "column label(s) are not in the model" in snap("predict", "long.snap", "rows.npz", ok=False).err
 
 
-def test_a_model_predicts_cells(snap, long_csv, wide_csv, fitted):
+def test_a_model_predicts_cells(snap, long_csv, wide_csv, library):
     """By the labels of the table it was fitted to, with probabilities, also through pipes."""
-    expected = fitted.predict([3, 0], [5, 2]).astype(int).tolist()
+    expected = library(*LONG).predict([3, 0], [5, 2]).astype(int).tolist()
     snap("complete", long_csv, "-o", "out.csv", "--model", "m.snap", *FIVE)
     done = snap("predict", "m.snap", "--cells", "-", "--probability", stdin=b"user,item\nu3,105\nu0,102\n")
     lines = list(csv.DictReader(done.out.splitlines()))
@@ -94,10 +97,11 @@ def test_a_model_predicts_cells(snap, long_csv, wide_csv, fitted):
     snap("fit", wide_csv, "-m", "w.snap", *FIVE)
     Path("cells.csv").write_text("r03,q5\nr00,q2\n")
     snap("predict", "w.snap", "--cells", "cells.csv", "-o", "out.parquet")
+    expected = library(*WIDE).predict([3, 0], [5, 2]).astype(int).tolist()
     assert pl.read_parquet("out.parquet").rows() == [("r03", "q5", expected[0]), ("r00", "q2", expected[1])]
 
 
-def test_a_model_without_names(snap, ratings, fitted):
+def test_a_model_without_names(snap, ratings, library):
     """Tables without a line of names: columns are counted in the fit and in new rows."""
 
     def lines(X: Any) -> str:
@@ -107,7 +111,7 @@ def test_a_model_without_names(snap, ratings, fitted):
     snap("fit", "in.csv", "-m", "m.snap", *FIVE)
     Path("new.csv").write_text(lines(ratings[:4]))
     done = snap("predict", "m.snap", "new.csv")
-    expected = fitted.transform(ratings[:4])
+    expected = library(*COUNTED).transform(ratings[:4])
     np.testing.assert_array_equal([list(map(float, line.split(","))) for line in done.out.splitlines()], expected)
 
 
@@ -136,7 +140,7 @@ def test_recommend(snap, long_csv, ratings, fitted):
 def test_models_made_in_python_have_no_labels(snap, wide_frame, fitted):
     """Rows of a frame can be completed by them; of labels of rows there are none, and that is told."""
     table = wide_frame.drop("who")
-    si.SnapImputer("1:5", lam=2.0, xi=0.01, center="mean").fit(table).save("frame.snap")
+    si.SnapImputer("1:5", method=si.Proximal(lam=2.0, xi=0.01, center="mean")).fit(table).save("frame.snap")
     fitted.save("array.snap")
     wide_frame.head(3).write_csv("new.csv")
     assert snap("predict", "frame.snap", "new.csv", "-o", "out.csv").code == 0

@@ -16,6 +16,7 @@ from snapimpute.data.observations import Observations
 from snapimpute.estimator import evaluation as evaluations
 from snapimpute.estimator.evaluation import Evaluation
 from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.experts.proximal.expert import Proximal
 
 HOSTILE = [
     "</script><img src=x onerror=alert(1)>",
@@ -48,7 +49,11 @@ class Case(NamedTuple):
 
 
 def made(observations: Observations, alphabet: Any, **params: Any) -> Case:
-    params = {"lam": 1.0, "xi": 0.01, "center": "mean", "tol": 1e-3, **params}
+    """A case of the proximal expert at given strengths, which is fast; ``method`` asks for others."""
+    if "method" not in params:
+        names = {name for name in params if name in Proximal().get_params() and name != "decide"}
+        strengths = {"lam": 1.0, "xi": 0.01, "center": "mean", "tol": 1e-3}
+        params["method"] = Proximal(**strengths | {name: params.pop(name) for name in names})
     imputer = SnapImputer(alphabet, **params).fit(observations)
     return Case(imputer, observations, evaluations.check(observations, imputer))
 

@@ -15,6 +15,8 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.estimator import evaluation
 from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.experts.proximal.expert import Proximal
+from snapimpute.posterior import Posterior
 
 pytestmark = pytest.mark.slow
 
@@ -85,11 +87,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("report")
     known, spec = survey()
     out = {}
+    given = Proximal(center="columns", tol=1e-3, lam=1.0, xi=0.0)
     for name, params in {
-        "tuned": {"min_confidence": 0.55},
-        "nearest": {"decide": "nearest", "lam": 1.0, "xi": 0.0},
+        "tuned": {"min_confidence": 0.55, "method": Proximal(center="columns", tol=1e-3)},
+        "nearest": {"decide": "nearest", "method": given},
+        "blend": {"method": ["habits", given, Posterior(covariance="low-rank", sweeps=60)]},
     }.items():
-        imputer = SnapImputer(spec, center="columns", tol=1e-3, **params).fit(known)
+        imputer = SnapImputer(spec, **params).fit(known)
         out[name] = folder / f"{name}.html"
         settings = {"command": f"snapimpute complete '{HOSTILE}'", "python": "import snapimpute\n", "seed": 0}
         found = evaluation.check(known, imputer)
@@ -189,6 +193,21 @@ def test_a_page_without_probabilities_is_drawn(visit):
     assert {name for name, _ in hosts}.isdisjoint({"host-reliability", "host-certainty", "host-choice"})
     assert all(drawn for _, drawn in hosts)
     assert site.page.locator('button[data-figure="table-confidence"]').count() == 0
+    assert site.problems == []
+
+
+def test_a_page_of_a_blend_is_drawn(visit):
+    """It has a figure of the experts, none of strengths or iterations, and its contents lead to its own sections."""
+    site = visit("blend")
+    hosts = site.page.eval_on_selector_all(".canvas", "all => all.map(one => [one.id, one.dataset.drawn])")
+    names = [name for name, _ in hosts]
+    assert "host-experts" in names
+    assert {"host-choice", "host-convergence"}.isdisjoint(names)
+    assert all(drawn for _, drawn in hosts)
+    assert site.page.locator("#experts tbody tr").count() == 3
+    assert site.page.locator("#runs .say").count() >= 1
+    ids = site.page.eval_on_selector_all("nav a", "all => all.map(one => one.hash.slice(1))")
+    assert ids == site.page.eval_on_selector_all("section", "all => all.map(one => one.id)")
     assert site.problems == []
 
 

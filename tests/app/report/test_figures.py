@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from snapimpute.app.report import _charts as charts
+from snapimpute.app.report import _experts as experts
 from snapimpute.app.report import _matrix as matrix
-from snapimpute.app.report import _sections as sections
 from snapimpute.app.report import _words as words
 from snapimpute.data.observations import Observations
-from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.solvers.result import Status
 from snapimpute.views.figures import Convergence, TuningScores
 from tests.app.report.pages import Case, Reader, made, mixed, named, prose, ratings
@@ -210,11 +210,10 @@ def test_long_names_are_cut_for_the_eye_only():
     assert {len(tick) for tick in ticks} == {20}
 
 
-def test_a_status_without_its_name_in_front_is_kept_whole():
+def test_a_status_without_its_name_in_front_is_kept_whole(tuned):
     """Only the word that the page says already is left out of the message."""
-    imputer = SnapImputer("0,1")
-    imputer.status_ = Status("diverged", "The objective is not finite after 3 iteration(s).", "Take a larger λ.")
-    said = sections._status(imputer)
+    status = Status("diverged", "The objective is not finite after 3 iteration(s).", "Take a larger λ.")
+    said = experts.status_of(SimpleNamespace(status_=status, fit_=tuned.imputer.fit_))
     assert said["title"] == "Not converged"
-    assert said["detail"] == imputer.status_.message
+    assert said["detail"] == status.message
     assert said["advice"] == "Take a larger λ."

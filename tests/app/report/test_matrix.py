@@ -15,6 +15,7 @@ from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.experts.proximal.expert import Proximal
 from tests.app.report.pages import Reader, made, mixed, prose, ratings
 
 pytestmark = pytest.mark.slow
@@ -133,7 +134,9 @@ def test_columns_that_were_left_alone_are_not_shown():
              for j, one in enumerate(spec)}  # fmt: skip
     alphabet = {f"c{j}": one for j, one in enumerate(spec)}
     frame = pytest.importorskip("pandas").DataFrame(frame)
-    imputer = SnapImputer(alphabet, lam=1.0, xi=0.0, center="columns", continuous="passthrough").fit(frame)
+    imputer = SnapImputer(alphabet, method=Proximal(lam=1.0, xi=0.0, center="columns"), continuous="passthrough").fit(
+        frame
+    )
     shown, doubts = matrix.show(imputer, table), matrix.least_certain(imputer, table)
     assert sorted(shown.cols.tolist()) == [j for j, one in enumerate(spec) if one is not None]
     assert shown.shape == (40, 6)

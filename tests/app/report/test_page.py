@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sklearn.base import clone
 
-from snapimpute.app.report import _sections as sections
+from snapimpute.app.report import _experts as experts
 from snapimpute.app.report import _words as words
 from snapimpute.app.report import page
 from snapimpute.estimator.evaluation import Evaluation
@@ -71,19 +71,19 @@ def test_the_verdict_is_that_of_the_tuning(tuned, gain, error, answer):
     """A gain beyond two standard errors is a yes, a loss a no, anything else no difference."""
     choice = tuned.imputer.choice_
     verdict = replace(choice.verdict, gain=gain, error=error)
-    assert sections._verdict(choice, verdict)["answer"] == answer
+    assert experts.of_penalty(choice, verdict)["answer"] == answer
 
 
 def test_a_fit_that_did_not_converge_gives_advice(tuned):
     """The status, and what to do about it, are on the page."""
-    imputer = clone(tuned.imputer).set_params(max_iter=1, lam=1.0, xi=0.0)
+    imputer = clone(tuned.imputer).set_params(method__max_iter=1, method__lam=1.0, method__xi=0.0)
     with pytest.warns(match="max_iter"):
         imputer.fit(tuned.observations)
     said = prose(tuned._replace(imputer=imputer).render())
     assert "Not converged" in said
     assert imputer.status_.advice
     assert imputer.status_.advice in said
-    assert sections._status(tuned.imputer)["title"] == "Converged"
+    assert experts.status_of(tuned.imputer)["title"] == "Converged"
 
 
 def test_every_way_is_in_the_table_with_its_gain(tuned):

@@ -62,13 +62,13 @@ def mixed(seed: int = 0, shape: tuple[int, int] = (40, 5)) -> Observations:
 
 
 def fitted(
-    rule: Any = "accuracy", seed: int = 0, min_confidence: float = 0.0, book: ColumnSchema = MIXED
+    rule: Any = "accuracy", seed: int = 0, book: ColumnSchema = MIXED
 ) -> tuple[SymbolRule, Observations, Observations]:
     """A decider that was calibrated on a fifth of some observations, with all and with those held out."""
     obs = mixed(seed)
     _, held = obs.split(0.3, random_state=seed)
     noise = np.random.default_rng(seed).normal(size=len(held))
-    return SymbolRule.fit(book, rule, obs, [(held, held.values + 0.6 * noise)], min_confidence), obs, held
+    return SymbolRule.fit(book, rule, obs, [(held, held.values + 0.6 * noise)]), obs, held
 
 
 def some_cells(obs: Observations, seed: int = 5, size: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -373,8 +373,9 @@ def test_habits_of_too_many_lanes_are_not_used(monkeypatch):
     log_odds = rule.of_rows(obs)
     assert log_odds.tables[0].size == 0
     rows, cols, x = some_cells(obs)
-    changed = rule.symbols(rows[::-1], cols, x, log_odds)
-    np.testing.assert_array_equal(rule.symbols(rows, cols, x, log_odds), changed)
+    inside = MIXED.inside(0, cols)
+    here = cols[inside], x[inside], log_odds
+    np.testing.assert_array_equal(rule.proba(0, rows[inside], *here), rule.proba(0, rows[inside][::-1], *here))
 
 
 def test_a_calibration_is_fitted_to_so_many_entries_at_most(monkeypatch):
@@ -388,27 +389,18 @@ def test_a_calibration_is_fitted_to_so_many_entries_at_most(monkeypatch):
 
 
 # -------------------------------------------------------------------- the decider
-@pytest.mark.parametrize("rule", LOSSES)
-def test_every_cell_is_decided_by_its_own_alphabet(rule):
-    """Symbols are those that the probabilities of the group ask for; any number is left as estimated."""
-    rule, obs, _ = fitted(rule)
+def test_every_cell_has_the_probabilities_of_its_group():
+    """They are those of the calibration of the group, by the estimate and the habits of row and column."""
+    rule, obs, _ = fitted()
     rows, cols, x = some_cells(obs)
     log_odds = rule.of_rows(obs)
-    found = rule.symbols(rows, cols, x, log_odds)
-    for i in range(rows.size):
-        group = int(MIXED.which[cols[i]])
-        alphabet = MIXED.kinds[group]
-        if alphabet is None:
-            assert found[i] == x[i]
-            continue
-        at = slice(i, i + 1)
-        p = rule.proba(group, rows[at], cols[at], x[at], log_odds)
+    for group in (0, 1):
+        inside = np.flatnonzero(MIXED.which[cols] == group)
+        p = rule.proba(group, rows[inside], cols[inside], x[inside], log_odds)
         by_hand = rule.calibrations[group].proba(
-            x[at], log_odds.tables[group][rows[at]], rule.cols.tables[group][cols[at]]
+            x[inside], log_odds.tables[group][rows[inside]], rule.cols.tables[group][cols[inside]]
         )
         np.testing.assert_allclose(p, by_hand)
-        assert found[i] == alphabet.symbols[decided(p, alphabet.symbols, rule)[0]]
-    assert {rule.calibrations[g] is None for g in (0, 1)} == {False}
     assert rule.calibrations[2] is None
 
 
@@ -422,49 +414,14 @@ def test_the_usual_frequencies_are_those_of_the_group():
             np.testing.assert_allclose(usual, counts / counts.sum())
 
 
-@given(st.floats(0.01, 1.0), st.sampled_from(sorted(LOSSES)))
-def test_what_is_not_sure_enough_is_left_open(threshold, rule):
-    """NaN exactly where the probability of the decided symbol is below the threshold; numbers are never open."""
-    rule, obs, _ = fitted(rule, min_confidence=threshold)
-    free = fitted(rule)[0]
-    rows, cols, x = some_cells(obs)
-    log_odds = rule.of_rows(obs)
-    found, sure = rule.symbols(rows, cols, x, log_odds), free.symbols(rows, cols, x, log_odds)
-    assert not np.isnan(sure).any()
-    for group, (alphabet, some) in enumerate(MIXED.groups):
-        inside = np.isin(cols, some)
-        if alphabet is None:
-            np.testing.assert_array_equal(found[inside], x[inside])
-            continue
-        p = rule.proba(group, rows[inside], cols[inside], x[inside], log_odds)
-        mine = p[np.arange(len(p)), alphabet.indices(sure[inside])]
-        np.testing.assert_array_equal(found[inside], np.where(mine < threshold, np.nan, sure[inside]))
-
-
-@pytest.mark.parametrize(("decide", "sure"), [("accuracy", 0.4), ("mae", 0.25), ("rmse", 0.05)])
-def test_confidence_is_that_of_the_symbol_decided(decide, sure):
-    """Not of the likeliest one, where the rule decides for another."""
-    p = np.array([0.4, 0.25, 0.05, 0.3])
-    calibration = Calibration(UNEVEN, 0.0, 1.0, np.vstack([np.log(p), np.zeros((2, 4))]))
-    nothing = SymbolLogOdds((np.zeros((0, 4)),))
-    for threshold, is_open in ((sure - 0.01, False), (sure + 0.01, True)):
-        rule = SymbolRule(ColumnSchema.single(UNEVEN, 1), decide, (calibration,), (p,), nothing, threshold)
-        (found,) = rule.symbols(np.zeros(1, dtype=int), np.zeros(1, dtype=int), np.ones(1), nothing)
-        assert np.isnan(found) == is_open
-
-
-@pytest.mark.parametrize("book", [MIXED, ColumnSchema.single(RATINGS, 5)])
-def test_nearest_is_snapping(book):
-    """Without probabilities each estimate becomes the nearest symbol of its column."""
-    obs = mixed() if book is MIXED else Observations.from_dense(np.random.default_rng(0).integers(1, 6, (9, 5)))
+def test_nearest_needs_no_calibration():
+    """Without a loss there are no probabilities, and asking for them is an error."""
+    obs = mixed()
     _, held = obs.split(0.3)
-    rule = SymbolRule.fit(book, "nearest", obs, [(held, held.values)], 0.9)
-    rows, cols, x = some_cells(obs)
-    found = rule.symbols(rows, cols, x, rule.of_rows(obs))
-    expected = [x[i] if book[col] is None else book[col].snap([x[i]])[0] for i, col in enumerate(cols)]
-    np.testing.assert_array_equal(found, expected)
+    rule = SymbolRule.fit(MIXED, "nearest", obs, [(held, held.values)])
+    assert rule.calibrations == (None, None, None)
     with pytest.raises(ValueError, match='there are no probabilities with decide="nearest"'):
-        rule.proba(0, rows, cols, x, rule.of_rows(obs))
+        rule.proba(0, np.zeros(1, int), np.zeros(1, int), np.zeros(1), rule.of_rows(obs))
 
 
 def test_columns_of_any_numbers_have_no_probabilities():
@@ -485,7 +442,7 @@ def test_one_alphabet_for_all_columns():
     found = []
     for book in (one, two):
         rule = SymbolRule.fit(book, "rmse", obs, [(held, guess)])
-        found.append(rule.symbols(*some_cells(obs), rule.of_rows(obs)))
+        found.append(rule.proba(0, *some_cells(obs), rule.of_rows(obs)))
     assert one.one is not None
     assert two.one is None
     np.testing.assert_array_equal(*found)
@@ -504,11 +461,11 @@ def test_without_anything_held_out_there_is_the_simple_case():
 
 def test_again_keeps_the_rule_and_counts_anew():
     """More data, and more columns: the calibrations stay, the habits of the columns are those of the data."""
-    rule, _, _ = fitted("mae", min_confidence=0.4)
+    rule, _, _ = fitted("mae")
     wide = MIXED.widened(2)
     more = Observations.from_dense(np.random.default_rng(3).integers(0, 2, (8, 7)) + np.array([0, 1, 0, 0, 1, 0, 0]))
     again = rule.again(wide, more)
-    assert (again.book, again.decide, again.min_confidence) == (wide, "mae", 0.4)
+    assert (again.book, again.decide) == (wide, "mae")
     assert again.calibrations is rule.calibrations
     assert again.usual is rule.usual
     expected = SymbolLogOdds.of(counted(more, wide, by_row=False), rule.usual)
@@ -516,4 +473,5 @@ def test_again_keeps_the_rule_and_counts_anew():
         np.testing.assert_array_equal(found, table)
     assert np.abs(again.cols.tables[0][5:]).max() > 0  # the new columns have habits
     rows, cols, x = some_cells(more)
-    assert again.symbols(rows, cols, x, again.of_rows(more)).shape == x.shape
+    inside = wide.inside(0, cols)
+    assert again.proba(0, rows[inside], cols[inside], x[inside], again.of_rows(more)).shape[1] == 2

@@ -25,8 +25,8 @@ from snapimpute import (
     penalties,
 )
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases
+from snapimpute.experts.proximal.expert import Proximal
 from snapimpute.experts.proximal.offsets import DAMPING, DAMPINGS, KnownCells, best_damping, offsets
 from snapimpute.experts.proximal.spec import DISCRETE_BY_XI, SPECTRAL_BY_LAM, ModelSpec, smallest_gap
 
@@ -353,9 +353,9 @@ def test_every_spectral_penalty_has_its_name():
 
 def test_every_spectral_name_is_documented():
     """The descriptions of the parameter name every choice."""
-    for text in (ModelSpec.__doc__, SnapImputer.__doc__):
+    for text in (ModelSpec.__doc__, Proximal.__doc__):
         assert [name for name in SPECTRAL_BY_LAM if f'"{name}"' not in text] == []
-    assert [name for name in NAMES if f'"{name}"' not in SnapImputer.__doc__] == []
+    assert [name for name in NAMES if f'"{name}"' not in Proximal.__doc__] == []
 
 
 @pytest.mark.parametrize("lam", [0.3, 400.0])

@@ -18,11 +18,11 @@ from snapimpute.data.schema import ColumnSchema
 from snapimpute.evaluation import metrics
 from snapimpute.experts.proximal import tuned as tuned_spec
 from snapimpute.experts.proximal import tuning
+from snapimpute.experts.proximal.choice import HASTY, QUICK, SETTLED
 from snapimpute.experts.proximal.offsets import KnownCells
 from snapimpute.experts.proximal.spec import SPECTRAL_BY_LAM, ModelSpec
 from snapimpute.experts.proximal.tuned import TunedSpec
 from snapimpute.experts.proximal.tuning import (
-    ABOVE,
     PATIENCE,
     XI_STEPS,
     Candidate,
@@ -34,6 +34,7 @@ from snapimpute.experts.proximal.tuning import (
     largest_lam,
     losses,
     path,
+    xi_grid,
 )
 from snapimpute.solvers import APG, AISImpute, FitOptions
 from snapimpute.solvers.loop import run
@@ -41,6 +42,10 @@ from snapimpute.solvers.options import TUNING
 
 DATA = low_rank_alphabet((30, 24), rank=2, alphabet="1:5", kind="quantised", observed=0.6, noise=0.1, random_state=4)
 RECIPE = ModelSpec(DATA.alphabet, center="mean")
+
+MIDDLE = low_rank_alphabet((260, 220), rank=3, alphabet="1:5", kind="quantised", observed=0.3, noise=0.3)
+MIDDLE_SPEC = ModelSpec(MIDDLE.alphabet, center="mean")
+"""Larger, so that "auto" is AIS-Impute and a whole SVD would not be the cheapest."""
 
 
 def cells(observations: Observations) -> set[tuple[int, int]]:
@@ -191,37 +196,95 @@ def test_each_fit_starts_from_the_one_before_and_each_path_from_zero(solved):
         assert call["x0"] is (None if i % 3 == 0 else solved[i - 1]["result"].x)
 
 
-def test_a_path_ends_when_the_score_no_longer_improves():
+def test_a_path_over_given_lambdas_ends_when_the_score_no_longer_improves():
     """A path is given up exactly when the last few λ brought nothing, and not before."""
-    choice = choose(DATA.observations, RECIPE, metric="rmse")
-    grid = lam_grid(DATA.observations.split(0.2)[0], RECIPE)
+    grid = lam_grid(DATA.observations, RECIPE)
+    choice = choose(DATA.observations, RECIPE, lam=grid, xi=[0.0, 0.01, 0.1], metric="rmse")
     lengths = []
     for xi in sorted({c.xi for c in choice.tried}):
         lams, scores = zip(*[(c.lam, c.score) for c in choice.tried if c.xi == xi], strict=True)
+        assert list(lams) == grid[: len(lams)]
         lengths.append(len(scores))
         since = len(scores) - 1 - int(np.argmin(scores))
-        patience = PATIENCE if xi == 0 else 1  # the other paths begin late
-        assert since == patience or (since < patience and lams[-1] == grid[-1])
-    assert len(lengths) > 1
+        assert since == PATIENCE or (since < PATIENCE and lams[-1] == grid[-1])
+    assert len(lengths) == 3
     assert min(lengths) < tuning.LAM_STEPS
 
 
+def walked(choice: Choice) -> list[Candidate]:
+    """The candidates of the first path, before one was fitted further."""
+    lams = [c.lam for c in choice.tried]
+    end = next((i for i in range(1, len(lams)) if lams[i] >= lams[i - 1]), len(lams))
+    return list(choice.tried[:end])
+
+
+@pytest.mark.parametrize("metric", ["error", "rmse"])
+def test_a_path_over_the_grid_ends_at_a_score_that_is_worse_beyond_an_error(solved, metric):
+    """By hand: at one that loses more than the best so far by a standard error, or after two that are not better."""
+    choice = choose(DATA.observations, RECIPE, metric=metric, xi=0.0)
+    first, (_, held) = walked(choice), DATA.observations.split(0.2)
+    lost = [lost_by_hand(metric, held, call["result"].entries(held.rows, held.cols)) for call in solved[: len(first)]]
+    assert [c.lam for c in first] == lam_grid(DATA.observations.split(0.2)[0], RECIPE)[: len(first)]
+    ends = []
+    for i in range(1, len(first)):
+        best = int(np.argmin([one.mean() for one in lost[:i]]))
+        excess = lost[i] - lost[best]
+        since = i - int(np.argmin([one.mean() for one in lost[: i + 1]]))
+        ends.append(excess.mean() > excess.std() / math.sqrt(excess.size) or since >= PATIENCE)
+    assert not any(ends[:-1])
+    assert ends[-1] or len(first) == tuning.LAM_STEPS
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_other_paths_begin_above_the_plain_best_and_at_its_fit(solved, seed):
-    """A path with ξ > 0 begins a step above the best plain λ, from the plain fit there, and goes on down."""
-    choice = choose(DATA.observations, RECIPE, metric="rmse", random_state=seed)
-    plain = [c for c in choice.tried if c.xi == 0]
-    begin = int(np.argmin([c.score for c in plain])) - ABOVE
-    assert begin > 0
-    grid = lam_grid(DATA.observations.split(0.2, random_state=seed)[0], RECIPE)
-    for xi in sorted({c.xi for c in choice.tried if c.xi > 0}):
-        lams = [c.lam for c in choice.tried if c.xi == xi]
-        assert lams == grid[begin : begin + len(lams)]
-        calls = [call for call in solved if call["problem"].discrete.xi == xi]
-        assert calls[0]["x0"] is solved[begin]["result"].x
-        assert solved[begin]["problem"].discrete.xi == 0
-        for before, call in itertools.pairwise(calls):
-            assert call["x0"] is before["result"].x
+def test_fits_down_the_grid_are_hasty(solved, seed):
+    """Each but the first has few iterations and a rank that is limited by that of the fit before."""
+    choice = choose(MIDDLE.observations, MIDDLE_SPEC, random_state=seed)
+    calls = solved[: len(walked(choice))]
+    assert (calls[0]["max_rank"], calls[0]["max_iter"]) == (min(MIDDLE.shape), 60)
+    for before, call in itertools.pairwise(calls):
+        assert call["max_iter"] == max(QUICK.max_iter, QUICK.cells // len(call["problem"].observations)) < 60
+        assert call["max_rank"] == min(int(QUICK.growth * before["result"].x.rank) + 10, *MIDDLE.shape)
+        assert call["tol"] == QUICK.tol
+        assert call["solver"] == AISImpute(accuracy=HASTY)
+        assert call["x0"] is before["result"].x
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_every_xi_begins_at_the_fit_without(solved, seed):
+    """At the chosen λ the plain method is fitted further, and each ξ starts from there."""
+    choice = choose(MIDDLE.observations, MIDDLE_SPEC, random_state=seed)
+    count = len(walked(choice))
+    settled = [i for i in range(count, len(solved)) if choice.tried[i].xi == 0]
+    assert [solved[i]["tol"] for i in settled] == [SETTLED.tol] * len(settled)
+    assert settled[0] == count
+    ends = {choice.tried[i].lam: solved[i]["result"].x for i in settled}
+    at = choice.verdict.plain.lam
+    begun = [i for i in range(len(solved)) if choice.tried[i].xi > 0 and choice.tried[i].lam == at]
+    assert len(begun) >= 2
+    assert all(solved[i]["x0"] is ends[at] for i in begun)
+
+
+def test_the_larger_lambda_will_do_if_it_is_as_good(solved):
+    """The λ above the hasty choice is fitted further first; the choice itself only if that is worse."""
+    counts = set()
+    for seed, metric in itertools.product(range(12), ("error", "rmse")):
+        solved.clear()
+        choice = choose(DATA.observations, RECIPE, xi=0.0, random_state=seed, metric=metric)
+        _, held = DATA.observations.split(0.2, random_state=seed)
+        lost = [lost_by_hand(metric, held, one["result"].entries(held.rows, held.cols)) for one in solved]
+        count = len(walked(choice))
+
+        def as_good(one: np.ndarray, other: np.ndarray) -> bool:
+            return (one - other).mean() <= (one - other).std() / math.sqrt(one.size)
+
+        best = [min(range(i + 1), key=lambda j: lost[j].mean()) for i in range(count)]
+        hasty = next(i for i in range(count) if all(as_good(lost[i], lost[one]) for one in best[i:]))
+        first = max(hasty - 1, 0)
+        further = [first] if as_good(lost[count], lost[hasty]) else [first, hasty][: 1 + (hasty > 0)]
+        assert [c.lam for c in choice.tried[count:]] == [choice.tried[i].lam for i in further]
+        assert choice.best in choice.tried[count:]
+        counts.add(len(further))
+    assert counts == {1, 2}
 
 
 def test_other_folds_begin_at_their_own_plain_fit(solved):
@@ -234,31 +297,57 @@ def test_other_folds_begin_at_their_own_plain_fit(solved):
         assert start["problem"].observations is call["problem"].observations
 
 
-@pytest.mark.parametrize("metric", ["error", "mae", "rmse"])
-def test_larger_xi_are_given_up_when_the_score_no_longer_improves(metric):
-    """After so many ξ in a row without a better score the others are not tried, and not before."""
-    choice = choose(DATA.observations, RECIPE, metric=metric)
-    least = {step: min((c.score for c in choice.tried if c.xi == step), default=None) for step in XI_STEPS}
-    scores = [score for score in least.values() if score is not None]
-    assert list(least.values())[: len(scores)] == scores
-    since = len(scores) - 1 - int(np.argmin(scores))
-    assert since == PATIENCE or (since < PATIENCE and len(scores) == len(XI_STEPS))
+def scripted(monkeypatch, script: dict[float, np.ndarray]) -> list[float]:
+    """The ξ tried in turn if so much is lost at each."""
+
+    class Scripted(Search):
+        def _walk(self, lams, xi, starts, limits):
+            monkeypatch.setattr(tuning, "losses", lambda *_: script[xi])
+            return super()._walk(lams, xi, starts, limits)
+
+    search = Scripted(RECIPE, [DATA.observations.split(0.2)], options=replace(TUNING, max_iter=1))
+    return [c.xi for c in search.plain(2.0).others().tried]
 
 
 @pytest.mark.parametrize(
-    ("scores", "tried"), [((5, 6, 4, 4.5, 4.4), 5), ((5, 6, 7, 4, 3), 3), ((5, 4, 4, 4, 3), 4), ((5, 4, 3, 2, 1), 5)]
+    ("scores", "tried"),
+    [
+        ((5, 9, 6, 9, 9), [0, 2, 1]),
+        ((5, 4, 6, 9, 9), [0, 2, 1]),
+        ((5, 9, 4, 4, 1), [0, 2, 3]),
+        ((5, 9, 4, 6, 1), [0, 2, 3]),
+        ((5, 9, 4, 3, 2), [0, 2, 3, 4]),
+    ],
 )
-def test_patience_begins_anew_with_every_better_xi(scores, tried):
-    """A ξ that is better than all before it, and no other, gives the ones after it another chance."""
+def test_two_xi_are_tried_and_more_while_they_help(monkeypatch, scores, tried):
+    """The middle one first, then its neighbour on the side that looks better, then on as long as scores fall."""
+    script = {xi: np.full(10, float(score)) for xi, score in zip(XI_STEPS, scores, strict=True)}
+    assert scripted(monkeypatch, script) == [XI_STEPS[i] for i in tried]
 
-    class Scripted(Search):
-        def _score(self, lam, xi, results):
-            self.tried.append(Candidate(lam, xi, float(scores[XI_STEPS.index(xi)]), 1, 1))
-            return self.tried[-1]
 
-    folds = [DATA.observations.split(0.2)]
-    search = Scripted(RECIPE, folds, options=replace(TUNING, max_iter=1)).plain(xi=XI_STEPS).others()
-    assert list(dict.fromkeys(c.xi for c in search.tried)) == list(XI_STEPS[:tried])
+def test_a_gain_within_an_error_is_no_reason_to_go_on(monkeypatch):
+    """Scores fall from ξ to ξ, by less than a standard error of the difference from ξ = 0."""
+    noise = np.tile([3.0, -3.0], 5)
+    script = {xi: 5 - 0.1 * i + (noise if i else 0 * noise) for i, xi in enumerate(XI_STEPS)}
+    assert scripted(monkeypatch, script) == [XI_STEPS[i] for i in (0, 2, 3)]
+    better = {xi: loss - (2 if xi else 0) for xi, loss in script.items()}
+    assert scripted(monkeypatch, better) == [XI_STEPS[i] for i in (0, 2, 3, 4)]
+
+
+def test_a_xi_is_chosen_if_it_helps_beyond_an_error(monkeypatch):
+    """Within an error the plain method is taken; of a whole surface the best."""
+    noise = np.tile([3.0, -3.0], 5)
+    for gain, early, chosen in ((0.1, True, 0.0), (2.0, True, 0.1), (0.1, False, 0.1)):
+        script = {0.0: np.full(10, 5.0), 0.1: 5 - gain + noise}
+
+        class Scripted(Search):
+            def _walk(self, lams, xi, starts, limits, script=script):
+                monkeypatch.setattr(tuning, "losses", lambda *_: script[xi])
+                return super()._walk(lams, xi, starts, limits)
+
+        folds = [DATA.observations.split(0.2)]
+        search = Scripted(RECIPE, folds, options=replace(TUNING, max_iter=1), early=early)
+        assert search.plain(2.0, [0.0, 0.1]).others().choice().xi == chosen
 
 
 def test_given_lambdas_are_tried_with_every_xi():
@@ -268,9 +357,9 @@ def test_given_lambdas_are_tried_with_every_xi():
 
 
 def test_xi_is_walked_from_the_smallest_up(solved):
-    """Whatever the order given, ξ = 0 comes first: the others begin at the plain fit."""
-    choice = choose(DATA.observations, RECIPE, xi=[0.01, 0.0, 0.001], metric="rmse")
-    assert list(dict.fromkeys(c.xi for c in choice.tried)) == [0.0, 0.001, 0.01]
+    """Whatever the order given, ξ = 0 comes first: the others begin at the plain fit, and all are tried."""
+    choice = choose(DATA.observations, RECIPE, xi=[0.1, 0.0, 0.001, 0.2], metric="rmse")
+    assert list(dict.fromkeys(c.xi for c in choice.tried)) == [0.0, 0.001, 0.1, 0.2]
     first = next(call for call in solved if call["problem"].discrete.xi > 0)
     assert first["x0"] is not None
 
@@ -502,12 +591,13 @@ def test_the_lambda_grid_where_it_is_known():
     [("1:5", "l1", 1.0), ("0,0.5,3", "l1", 0.5), ("0,0.5,3", "l0", 0.25), ("0,0.5,3", "ridge", 1.0)],
 )
 def test_the_xi_grid_has_zero_and_the_unit_of_the_smallest_gap(alphabet, discrete, unit):
-    """ξ = 0 is always tried, and first; the others are in units of the gap between symbols."""
+    """ξ = 0 is always tried, and first; the two others are in units of the gap between symbols."""
     alphabet = Alphabet.of(alphabet)
     X = alphabet.symbols[np.random.default_rng(0).integers(len(alphabet), size=(8, 6))]
-    choice = choose(Observations.from_dense(X), ModelSpec(alphabet, discrete=discrete), lam=1e6)
-    assert [c.xi for c in choice.tried] == [unit * step for step in XI_STEPS]
-    assert choice.tried[0].xi == 0.0
+    choice_spec = ModelSpec(alphabet, discrete=discrete)
+    choice = choose(Observations.from_dense(X), choice_spec, lam=1e6)
+    assert [c.xi for c in choice.tried] == [unit * XI_STEPS[i] for i in (0, 2, 1)]
+    assert xi_grid(choice_spec) == [unit * step for step in XI_STEPS]
 
 
 def test_closed_strengths_are_not_searched():

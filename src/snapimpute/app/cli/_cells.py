@@ -27,7 +27,7 @@ from snapimpute.data.alphabet import is_missing
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import MAX_FILLED_CELLS, Table
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.experts.proximal.model import Predictions
+from snapimpute.estimator.model import Predictions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -277,7 +277,7 @@ def _labels(labels: NDArray[Any] | None, what: str) -> NDArray[Any]:
 
 def top_cells(imputer: SnapImputer, k: int) -> Iterator[tuple[Index, Index]]:
     """The k cells with the highest estimates of each row, of those not known."""
-    rows = np.arange(imputer.left_.shape[0])
+    rows = np.arange(imputer._model.shape[0])
     for start, stop in cut(rows.size, max(1, BLOCK // k)):
         best = [imputer.recommend(int(row), k) for row in rows[start:stop]]
         yield np.repeat(rows[start:stop], [one.size for one in best]), np.concatenate(best)

@@ -71,7 +71,7 @@ def _compared(
 
 def _estimator(out: Path, data: Dataset, known: Observations, hidden: Observations, seed: int) -> str:
     """Fit the estimator with its defaults, and write its report; how often symbols and probabilities are wrong."""
-    from snapimpute.app.cli._work import repeat
+    from snapimpute.app.cli._telling import repeat
     from snapimpute.app.report import figures
     from snapimpute.app.report.page import write_report
     from snapimpute.data.schema import ColumnSchema

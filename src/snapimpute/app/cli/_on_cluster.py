@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from typer import BadParameter
+
 import snapimpute
 from snapimpute.app.cli._options import Fitting, Reading, Workers
 from snapimpute.app.cli._terminal import Terminal
@@ -36,6 +38,10 @@ def fit_on_cluster(
     workers: Workers, files: list[str], model: Path, reading: Reading, fitting: Fitting, terminal: Terminal
 ) -> bool:
     """Read, choose, fit and write, without gathering anything as high as the table; whether it was interrupted."""
+    if fitting.method not in (None, "proximal"):
+        raise BadParameter(
+            f"--method {fitting.method} has no use with --cluster: leave it out, workers fit the proximal expert"
+        )
     if model.exists() and (not model.is_dir() or any(model.iterdir())):
         raise FileExistsError(f"{model} is there already: with --cluster give a new folder, or an empty one")
     if reading.spec.own or not reading.spec.given or reading.spec.default in (None, "infer"):
@@ -118,16 +124,16 @@ def _introduce(client: Any, terminal: Terminal) -> None:
 def _forecast(known: Any, client: Any, fitting: Fitting, terminal: Terminal) -> None:
     """Say what to expect, and warn if workers have too little memory for it."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    (m, n), auto = known.shape, fitting.alphabet_term == "auto"
+    (m, n), expert, options = known.shape, fitting.proximal, fitting.options()
     expected = cluster_forecast(
         known.shape,
         len(known),
-        min(fitting.max_rank or ASSUMED_RANK, *known.shape),
+        min(options.max_rank or ASSUMED_RANK, *known.shape),
         workers=len(workers),
-        solver="ais-impute" if fitting.solver == "auto" else fitting.solver,
-        discrete=fitting.discrete != "none",
-        sampled=m * n > SAMPLED_CELLS if auto else fitting.alphabet_term == "sampled",
-        dtype=fitting.dtype,
+        solver="ais-impute" if expert.solver == "auto" else str(expert.solver),
+        discrete=expert.discrete is not None,
+        sampled=m * n > SAMPLED_CELLS if expert.alphabet_term == "auto" else expert.alphabet_term == "sampled",
+        dtype=options.dtype,
     )
     terminal.say(f"expected: {str(expected).partition(', ')[2]}".replace("\n", "; "))
     terminal.note(expected={"memory_per_worker": expected.memory_per_worker, "sent": expected.sent})
@@ -143,14 +149,14 @@ def _fitted(
     known: Any, alphabet: Alphabet, fitting: Fitting, checkpoint: Path | None, terminal: Terminal
 ) -> tuple[TunedSpec, Result, bool]:
     """Choose and fit; return both, and True if that was interrupted, with the best so far kept."""
-    options = fitting.options(backend="cpu")
-    with terminal.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+    expert, options = fitting.proximal, fitting.options()
+    with terminal.watching("fitting", centers=2, max_iter=options.max_iter) as watcher:
         try:
-            tuned, interrupted = fitting.settled(known, alphabet, "error", options, watcher.tried), False
+            tuned, interrupted = fitting.settled(known, alphabet, options, watcher.tried), False
         except TuningInterruptedError as err:
             terminal.warn("interrupted: going on with the best so far")
             tuned, interrupted = err.tuned, True
-        result = tuned.fit(known, fitting.solver, options, callback=watcher.iterated, checkpoint=checkpoint)
+        result = tuned.fit(known, expert.solver, options, callback=watcher.iterated, checkpoint=checkpoint)
     terminal.say(f"strengths: λ = {tuned.lam:.4g}, ξ = {tuned.xi:.3g}, centre {tuned.spec.center or 'none'}")
     terminal.say(f"fit: rank {result.x.rank}, {result.n_iter} iterations, {result.status}")
     return tuned, result, interrupted or result.status.code == "interrupted"

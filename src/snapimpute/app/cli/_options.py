@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 if TYPE_CHECKING:
     from snapimpute.app.io import AlphabetSpec, Options
     from snapimpute.data.alphabet import Alphabet
-    from snapimpute.data.observations import Observations
-    from snapimpute.data.schema import ColumnSchema
     from snapimpute.estimator.imputer import SnapImputer
-    from snapimpute.experts.proximal.choice import Metric
+    from snapimpute.experts.proximal.expert import Proximal
     from snapimpute.experts.proximal.tuned import TunedSpec
     from snapimpute.experts.proximal.tuning import Progress
     from snapimpute.solvers import FitOptions
-    from snapimpute.solvers.loop import Callback
 
-READING, MODEL, CLUSTER, TALKING = "Reading", "Model", "Cluster", "Output"
+READING, MODEL, PROXIMAL, CLUSTER, TALKING = "Reading", "Model", "Proximal expert", "Cluster", "Output"
+
+PROXIMAL_OPTIONS = (
+    *("lam", "xi", "spectral", "discrete", "weights", "center", "solver", "cv", "max_iter", "tol", "max_rank"),
+    "alphabet_term",
+)
+"""Options that the proximal expert alone has; those that are not given are None."""
+
+WITHOUT_CLOCK = ("proximal", "habits")
+"""Experts that keep to no time limit of their own."""
 
 
 def _option(panel: str, *names: str, **more: Any) -> Any:
@@ -134,35 +137,72 @@ class Reading:
 
 @dataclass(frozen=True)
 class Fitting:
-    """Options for the fit: the parameters of `SnapImputer`."""
+    """Options for the fit: the method, and the parameters of `SnapImputer` and `Proximal`."""
 
-    lam: Annotated[str, _option(MODEL, help="Strength of low rank, λ: a number, or auto.")] = "auto"
-    xi: Annotated[str, _option(MODEL, help="Strength of discreteness, ξ: a number, or auto.")] = "auto"
-    spectral: Annotated[str, _option(MODEL, help="nuclear, lsp, capped-l1, tnn, mcp, scad or rank.")] = "nuclear"
-    discrete: Annotated[str, _option(MODEL, help="l1, l1-composed, l0, l0-fractional, lp, l2, ridge or none.")] = "l1"
-    weights: Annotated[str, _option(MODEL, help="Of the symbols in the discrete penalty: none, or frequency.")] = (
-        "none"
-    )
-    center: Annotated[
-        str, _option(MODEL, help="What is subtracted first: auto, none, mean, rows, columns or biases.")
-    ] = "auto"
-    solver: Annotated[str, _option(MODEL, help="See snapimpute solvers.")] = "auto"
+    method: Annotated[
+        str | None,
+        _option(
+            MODEL,
+            show_default="auto",
+            help="auto: every expert that suits the table, weighed on held-out cells. Or one of posterior, mosaic, "
+            "proximal, habits, links; or several of them with commas between.",
+        ),
+    ] = None
     decide: Annotated[str, _option(MODEL, help="What a symbol is to minimise: accuracy, mae, rmse; or nearest.")] = (
         "accuracy"
     )
     min_confidence: Annotated[
         float, _option(MODEL, min=0, max=1, help="Leave cells open that are less certain than that.")
     ] = 0.0
-    cv: Annotated[
-        int | None, _option(MODEL, min=2, help="Tune on so many folds. (by default one fifth is held out)")
+    time_limit: Annotated[
+        float | None, _option(MODEL, metavar="SECONDS", help="Keep the best so far when they are over.")
     ] = None
-    max_iter: Annotated[int, _option(MODEL, min=1, help="Iterations of a fit at most.")] = 300
-    tol: Annotated[float, _option(MODEL, min=0, help="Stop when the relative change is at most this.")] = 1e-4
-    max_rank: Annotated[int | None, _option(MODEL, min=1, help="Keep so many factors at most.")] = None
-    alphabet_term: Annotated[str, _option(MODEL, help="tiled, sampled or auto.")] = "auto"
-    backend: Annotated[str, _option(MODEL, help="cpu, torch, torch:cpu or torch:cuda.")] = "cpu"
-    dtype: Annotated[str, _option(MODEL, help="float64 or float32.")] = "float64"
     seed: Annotated[int, _option(MODEL, min=0, help="Same seed, same result.")] = 0
+    lam: Annotated[
+        str | None, _option(PROXIMAL, show_default="auto", help="Strength of low rank, λ: a number, or auto.")
+    ] = None
+    xi: Annotated[
+        str | None, _option(PROXIMAL, show_default="auto", help="Strength of discreteness, ξ: a number, or auto.")
+    ] = None
+    spectral: Annotated[
+        str | None,
+        _option(PROXIMAL, show_default="nuclear", help="nuclear, lsp, capped-l1, tnn, mcp, scad or rank."),
+    ] = None
+    discrete: Annotated[
+        str | None,
+        _option(PROXIMAL, show_default="l1", help="l1, l1-composed, l0, l0-fractional, lp, l2, ridge or none."),
+    ] = None
+    weights: Annotated[
+        str | None,
+        _option(PROXIMAL, show_default="none", help="Of the symbols in the discrete penalty: none, or frequency."),
+    ] = None
+    center: Annotated[
+        str | None,
+        _option(
+            PROXIMAL,
+            show_default="auto",
+            help="What is subtracted first: auto, none, mean, rows, columns or biases.",
+        ),
+    ] = None
+    solver: Annotated[str | None, _option(PROXIMAL, show_default="auto", help="See snapimpute solvers.")] = None
+    cv: Annotated[
+        int | None, _option(PROXIMAL, min=2, help="Tune on so many folds. (by default one fifth is held out)")
+    ] = None
+    max_iter: Annotated[
+        int | None, _option(PROXIMAL, min=1, show_default="300", help="Iterations of a fit at most.")
+    ] = None
+    tol: Annotated[
+        float | None,
+        _option(PROXIMAL, min=0, show_default="0.0001", help="Stop when the relative change is at most this."),
+    ] = None
+    max_rank: Annotated[int | None, _option(PROXIMAL, min=1, help="Keep so many factors at most.")] = None
+    alphabet_term: Annotated[str | None, _option(PROXIMAL, show_default="auto", help="tiled, sampled or auto.")] = (
+        None
+    )
+    backend: Annotated[
+        str | None, _option(PROXIMAL, show_default="cpu", help="cpu, torch, torch:cpu or torch:cuda.")
+    ] = None
+    dtype: Annotated[str | None, _option(PROXIMAL, show_default="float64", help="float64 or float32.")] = None
 
     def __post_init__(self) -> None:
         from snapimpute.app.cli._wording import in_options
@@ -173,6 +213,7 @@ class Fitting:
         from snapimpute.solvers import SOLVERS
         from snapimpute.solvers.options import ALPHABET_TERMS, PRECISIONS
 
+        self._check_method()
         known = {
             "spectral": tuple(SPECTRAL),
             "discrete": (*DISCRETE, "ridge", "none"),
@@ -184,79 +225,110 @@ class Fitting:
             "dtype": PRECISIONS,
         }
         for name, names in known.items():
-            _one_of(f"--{name.replace('_', '-')}", getattr(self, name), names)
-        for name in ("lam", "xi"):
-            _strength(f"--{name}", getattr(self, name))
+            if (given := getattr(self, name)) is not None:
+                _one_of(_spelled(name), given, names)
+        _ = self.expert  # says what is wrong with a strength
         try:
-            backend_named(self.backend)
+            backend_named(self.backend or "cpu")
         except (ValueError, ImportError, RuntimeError) as err:  # before anything is read
             raise typer.BadParameter(in_options(err)) from None
         if self.min_confidence > 0 and self.decide == "nearest":
             raise typer.BadParameter("--min-confidence needs probabilities, which --decide nearest has none of")
 
+    def _check_method(self) -> None:
+        """Refuse experts that are not there, and options that the chosen ones would drop."""
+        from snapimpute.experts.methods import METHODS
+
+        for place, name in enumerate(self.methods):
+            _one_of("--method", name, tuple(METHODS))
+            if name == "auto" and len(self.methods) > 1:
+                raise typer.BadParameter("--method auto stands for every expert: name it alone")
+            if name in self.methods[:place]:
+                raise typer.BadParameter(f"--method names {name} twice: name it once")
+        unused = [] if "proximal" in self.methods else list(self._for_proximal)
+        if self.methods != ("auto",) and "proximal" not in self.methods:
+            unused += [name for name in ("backend", "dtype") if getattr(self, name) is not None]
+        if unused:
+            raise typer.BadParameter(
+                f"{_spelled(unused[0])} belongs to the proximal expert, and --method {self.method} has no use for "
+                "it: leave it out, or name --method proximal"
+            )
+        if self.time_limit is None:
+            return
+        if not (math.isfinite(self.time_limit) and self.time_limit > 0):
+            raise typer.BadParameter(f"--time-limit takes a number of seconds above 0, got {self.time_limit:g}")
+        if self.methods[0] in WITHOUT_CLOCK and len(self.methods) == 1:
+            raise typer.BadParameter(f"--time-limit has no use with --method {self.methods[0]} alone: leave it out")
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Names of the experts; options of the proximal one choose it where nothing else is said."""
+        if self.method is not None:
+            return tuple(one.strip() for one in self.method.split(","))
+        return ("proximal",) if self._for_proximal else ("auto",)
+
+    @property
+    def blends(self) -> bool:
+        """Tell whether several experts are weighed."""
+        return self.methods == ("auto",) or len(self.methods) > 1
+
+    @property
+    def _for_proximal(self) -> dict[str, Any]:
+        """The options of the proximal expert that were given."""
+        return {name: getattr(self, name) for name in PROXIMAL_OPTIONS if getattr(self, name) is not None}
+
+    @property
+    def proximal(self) -> Proximal:
+        """The proximal expert with its options."""
+        from snapimpute.experts.proximal.expert import Proximal
+
+        given = self._for_proximal
+        for name in ("lam", "xi"):
+            if name in given:
+                given[name] = _strength(_spelled(name), given[name])
+        for name in ("discrete", "weights", "center"):
+            if name in given:
+                given[name] = _or_none(given[name])
+        if "weights" in given:
+            given["symbol_weights"] = given.pop("weights")
+        return Proximal(**given)
+
+    @property
+    def expert(self) -> Any:
+        """What the estimator takes as its method: a name, an expert, or a list of such."""
+        several = [self.proximal if self._for_proximal and one == "proximal" else one for one in self.methods]
+        return several if len(several) > 1 else several[0]
+
     def settled(
         self,
-        known: Observations,
-        alphabet: Alphabet | ColumnSchema,
-        metric: Metric,
+        known: Any,
+        alphabet: Alphabet,
         options: FitOptions,
         progress: Progress,
     ) -> TunedSpec:
-        """Choose what is open."""
+        """Choose what is open of the proximal expert, for known cells that lie on a cluster."""
         from snapimpute.experts.proximal.tuned import tune
 
-        return tune(
-            known,
-            alphabet,
-            spectral=self.spectral,
-            discrete=_or_none(self.discrete),
-            weights=_or_none(self.weights),
-            lam=_strength("--lam", self.lam),
-            xi=_strength("--xi", self.xi),
-            center=_or_none(self.center),
-            solver=self.solver,
-            metric=metric,
-            cv=self.cv,
-            options=options,
-            progress=progress,
-        )
+        given = self.proximal.get_params()
+        strengths = {name: given[name] for name in ("spectral", "discrete", "lam", "xi", "center", "solver", "cv")}
+        return tune(known, alphabet, weights=given["symbol_weights"], options=options, progress=progress, **strengths)
 
-    def options(self, backend: str | None = None) -> FitOptions:
-        """Return the options of the fits, on the backend that was asked for or on another."""
-        from snapimpute.solvers import FitOptions
+    def options(self) -> FitOptions:
+        """Return the options of the fits on a cluster."""
+        return replace(self.proximal.options(), dtype=self.dtype or "float64", random_state=self.seed)  # type: ignore[arg-type]
 
-        return FitOptions(
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_rank=self.max_rank,
-            alphabet_term=self.alphabet_term,  # type: ignore[arg-type]
-            backend=self.backend if backend is None else backend,
-            dtype=self.dtype,  # type: ignore[arg-type]
-            random_state=self.seed,
-        )
-
-    def imputer(self, alphabet: Any, *, callback: Callback, progress: Progress) -> SnapImputer:
+    def imputer(self, alphabet: Any, *, callback: Any, progress: Any) -> SnapImputer:
         """Return the estimator, not fitted yet."""
         from snapimpute.estimator.imputer import SnapImputer
 
         return SnapImputer(
             alphabet,
-            spectral=self.spectral,
-            discrete=_or_none(self.discrete),
-            weights=_or_none(self.weights),
-            lam=_strength("--lam", self.lam),
-            xi=_strength("--xi", self.xi),
-            center=_or_none(self.center),
-            cv=self.cv,
-            solver=self.solver,
+            method=self.expert,
             decide=self.decide,  # type: ignore[arg-type]
             min_confidence=self.min_confidence,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_rank=self.max_rank,
-            alphabet_term=self.alphabet_term,  # type: ignore[arg-type]
-            backend=self.backend,
-            dtype=self.dtype,  # type: ignore[arg-type]
+            time_limit=self.time_limit,
+            backend=self.backend or "cpu",
+            dtype=self.dtype or "float64",  # type: ignore[arg-type]
             random_state=self.seed,
             callback=callback,
             progress=progress,
@@ -296,19 +368,8 @@ class Manner:
     as_json: Annotated[bool, _option(TALKING, "--json", help="Print one JSON object, for scripts.")] = False
 
 
-def said(group: Any, *but: str) -> list[str]:
-    """The options of a group that are not as by default, as they are typed; without some fields."""
-    words = []
-    for one in fields(group):
-        value, name = getattr(group, one.name), one.name.replace("_", "-")  # as typer spells it
-        if one.name in but or value == one.default:
-            continue
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
-            continue
-        for each in value if isinstance(value, list) else [value]:
-            words += [f"--{name}", str(each)]
-    return words
+def _spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _or_none(text: str) -> Any:
@@ -330,59 +391,3 @@ def _strength(name: str, text: str) -> Any:
 def _one_of(name: str, text: str, known: tuple[str, ...]) -> None:
     if text not in known:
         raise typer.BadParameter(f"{name} is one of {', '.join(known)}; got {text!r}")
-
-
-def written_as(out: str, to: str | None, *, table: bool = False) -> str:
-    """The format to write; one for a table of columns, if it is to hold one."""
-    from snapimpute.app.io import output_format, table_format
-
-    try:
-        return table_format(out, to) if table else output_format(out, to)
-    except ValueError as err:
-        raise typer.BadParameter(str(err)) from None
-
-
-def check_outputs(outputs: list[str | Path | None], inputs: list[str | None], *, force: bool | None) -> None:
-    """Refuse to write over what is read, two results to one file, or where nothing can be written."""
-    from snapimpute.app.io import check_output
-
-    paths = [str(path) for path in outputs if path is not None]
-    again = [path for i, path in enumerate(paths) if path in paths[:i]]
-    if again:
-        raise typer.BadParameter(f"{again[0]} is to hold two different results: name two files")
-    for path in paths:
-        check_output(path, [one for one in inputs if one is not None], force=force)
-
-
-def shared(*groups: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of some groups: it gets an object of each, under its name in lower case."""
-
-    def give(command: Callable[..., Any]) -> Callable[..., Any]:
-        own = inspect.signature(command, eval_str=True)
-        names = {group.__name__.lower(): group for group in groups}
-        mine = [parameter for name, parameter in own.parameters.items() if name not in names]
-        hints = {group: get_type_hints(group, include_extras=True) for group in groups}
-        more = [
-            inspect.Parameter(
-                one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[group][one.name]
-            )
-            for group in groups
-            for one in fields(group)
-        ]
-
-        @wraps(command)
-        def run(**given: Any) -> Any:
-            made = {
-                name: group(**{one.name: given.pop(one.name) for one in fields(group)})
-                for name, group in names.items()
-            }
-            return command(**given, **made)
-
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in mine]
-        run.__signature__ = own.replace(parameters=[*parameters, *more], return_annotation=None)  # type: ignore[attr-defined]
-        run.__annotations__ = {
-            one.name: get_args(one.annotation)[0] if get_args(one.annotation) else one.annotation for one in more
-        }
-        return run
-
-    return give

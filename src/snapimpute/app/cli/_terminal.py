@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 import warnings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
+    from snapimpute.experts.blend import Step
     from snapimpute.experts.proximal.choice import Candidate
 
 EVERY = 10.0
@@ -123,7 +125,11 @@ class Terminal:
 
 
 class Watcher:
-    """Takes the progress of an estimator: `tried` while it tunes, `iterated` in the last fit."""
+    """Takes the progress of an estimator: `tried` while experts are compared and tuned, `iterated` in the last fits.
+
+    Which objects come is up to the expert: a blend tells its steps, the proximal expert pairs (λ, ξ) and iterations,
+    others the models that they try, then sweeps and rounds.
+    """
 
     def __init__(self, console: Console | None, what: str, centers: int, max_iter: int) -> None:
         from snapimpute.experts.proximal.tuning import LAM_STEPS, XI_STEPS
@@ -136,9 +142,26 @@ class Watcher:
         self.begin = self.last = time.perf_counter()
         self.first: int | None = None
         """The iteration that was the first to be seen: a fit may go on from a checkpoint."""
+        self.share: float | None = None
+        """Share of the steps of a blend that are made."""
 
-    def tried(self, candidate: Candidate) -> None:
-        """A pair (λ, ξ) was scored."""
+    def tried(self, found: Any) -> None:
+        """A step of a blend was made, a pair (λ, ξ) was scored, or another model."""
+        if hasattr(found, "stage"):
+            self._stepped(found)
+        elif hasattr(found, "score"):
+            self._scored(found)
+        else:
+            self._show(f"{self.what}: {found}", None)
+
+    def _stepped(self, step: Step) -> None:
+        """Show which expert was fitted, to what, its score, and how far the blend has come."""
+        self.share = min(step.done / max(step.steps, 1), 1.0)
+        loss = "" if math.isnan(step.loss) else f": log loss {step.loss:.4f}"
+        text = f"{self.what}: {step.name}, {step.stage}{loss}; {100 * self.share:.0f} % done"
+        self._show(text, self.share, "" if math.isnan(step.left) else f"about {seconds_in_words(step.left)} left")
+
+    def _scored(self, candidate: Candidate) -> None:
         self.count += 1
         self.best = min(self.best, candidate.score)
         each = (time.perf_counter() - self.begin) / self.count
@@ -146,11 +169,17 @@ class Watcher:
             f"{self.what}: λ {candidate.lam:.3g}, ξ {candidate.xi:.3g}: held-out loss {candidate.score:.4g} "
             f"(best {self.best:.4g}), rank {candidate.rank}",
             self.count / self.most,
-            each * max(self.most - self.count, 0),
+            _at_most(each * max(self.most - self.count, 0)),
         )
 
     def iterated(self, info: Any) -> None:
-        """An iteration of the last fit is over."""
+        """An iteration, a sweep or a round of the last fits is over."""
+        if not hasattr(info, "iteration"):
+            seconds, left = getattr(info, "seconds", 0.0), getattr(info, "left", math.nan)
+            known = self.share is None and math.isfinite(left) and seconds > 0
+            share = seconds / (seconds + left) if known else self.share
+            self._show(f"{self.what}: {info}", share)
+            return
         now = time.perf_counter()
         if self.first is None or info.iteration <= 1:
             self.first, self.begin = info.iteration, now
@@ -158,21 +187,22 @@ class Watcher:
         best = f", held-out loss {self.best:.4g}" if self.count else ""
         self._show(
             f"{self.what}: iteration {info.iteration}, objective {info.objective:.6g}, rank {info.x.rank}{best}",
-            info.iteration / max(self.max_iter, 1),
-            (now - self.begin) / done * to_do if done else None,
+            info.iteration / max(self.max_iter, 1) if self.share is None else self.share,
+            _at_most((now - self.begin) / done * to_do) if done and self.share is None else "",
         )
 
-    def _show(self, text: str, share: float, left: float | None) -> None:
-        words = "" if left is None else f"at most {seconds_in_words(left)} left"
+    def _show(self, text: str, share: float | None, left: str = "") -> None:
         if self.bar is not None:
-            short = (
-                text.removeprefix(f"{self.what}: ").replace("held-out loss", "loss"),
-                words.replace("at most", "≤"),
-            )
-            self.bar.update(self.task, description=short[0], total=1.0, completed=share, left=short[1])
+            short = text.removeprefix(f"{self.what}: ").replace("held-out ", ""), left.replace("at most", "≤")
+            told: dict[str, Any] = {} if share is None else {"total": 1.0, "completed": share}
+            self.bar.update(self.task, description=short[0], left=short[1], **told)
         elif self.console is not None and time.perf_counter() - self.last > EVERY:
             self.last = time.perf_counter()
-            self.console.print(f"{text}; {words}" if words else text)
+            self.console.print(f"{text}; {left}" if left else text)
+
+
+def _at_most(seconds: float) -> str:
+    return f"at most {seconds_in_words(seconds)} left"
 
 
 def new_table(title: str | None = None, **more: Any) -> Table:

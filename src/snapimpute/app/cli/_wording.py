@@ -3,8 +3,8 @@
 from snapimpute.base.errors import AboutArgumentError, ArgumentName, Phrase, Setting, Value
 
 NAMES = (
-    "alphabet alphabet_term backend center cv decide discrete dtype lam max_iter max_rank min_confidence missing "
-    "solver spectral tol weights xi"
+    "alphabet alphabet_term backend center cv decide discrete dtype lam max_iter max_rank method min_confidence "
+    "missing solver spectral time_limit tol weights xi"
 )
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in NAMES.split()} | {"random_state": "--seed"}
 """Arguments of the library that the command has options for."""

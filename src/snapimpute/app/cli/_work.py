@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import snapimpute
 from snapimpute.app.cli._options import Fitting, Reading
+from snapimpute.app.cli._telling import alphabets, facts, repeat, told
 from snapimpute.app.cli._terminal import Terminal
 from snapimpute.app.io import Triplets, Wide, read_file, writing
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import Table
 from snapimpute.estimator.imputer import SnapImputer
+from snapimpute.experts.proximal.expert import ProximalFit
 
 LEAST_REPORTED = 3
 """Cells of a table: one fifth of fewer is none."""
@@ -54,7 +53,7 @@ class Job:
         for name, text in found:
             terminal.say(f"{name}: {text}")
         facts = {"input": source.where, "layout": source.layout, "rows": m, "columns": n, "known": len(known)}
-        terminal.note(**facts, alphabet=_alphabets(book))
+        terminal.note(**facts, alphabet=alphabets(book))
         return cls(source, known, table, [*source.notes, *found])
 
     @property
@@ -77,7 +76,7 @@ class Job:
 
     def fitted(self, fitting: Fitting, terminal: Terminal) -> tuple[SnapImputer, bool]:
         """Fit with progress; the second is whether that was interrupted, with the best so far kept."""
-        with terminal.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+        with terminal.watching("fitting", centers=2, max_iter=fitting.proximal.max_iter) as watcher:
             imputer = fitting.imputer(self.book.by_column, callback=watcher.iterated, progress=watcher.tried)
             interrupted = fit(imputer, self.table, terminal)
         imputer.set_params(callback=None, progress=None)
@@ -103,92 +102,16 @@ def fit(imputer: SnapImputer, X: Any, terminal: Terminal) -> bool:
         try:
             imputer.fit(X)
         except KeyboardInterrupt:
-            if not hasattr(imputer, "left_"):
+            if not hasattr(imputer, "fit_"):
                 raise
             terminal.warn("interrupted: going on with the best so far")
-            if imputer.n_iter_ == 0:
+            if isinstance(imputer.fit_, ProximalFit) and imputer.n_iter_ == 0:
                 terminal.warn(
                     "the last fit had not begun, so that this knows the mean only: fit again with "
                     f"--lam {imputer.lam_:.6g} --xi {imputer.xi_:.6g} --center {imputer.center_ or 'none'}"
                 )
             return True
     return False
-
-
-def told(imputer: SnapImputer) -> list[str]:
-    """Describe a fit for people."""
-    asked = {"λ": imputer.lam, "ξ": imputer.xi, "centre": imputer.center}
-    open_ = [name for name, value in asked.items() if isinstance(value, str) and value == "auto"]
-    how = f"{', '.join(open_)} chosen on held-out cells" if open_ else "as given"
-    if open_ and imputer.choice_ is None:
-        how = f"{', '.join(open_)} by default: too few cells are known to choose, or the solver has no use for it"
-    lines = [
-        f"strengths: λ = {imputer.lam_:.4g}, ξ = {imputer.xi_:.3g}, centre {imputer.center_ or 'none'} ({how})",
-        f"fit: rank {imputer.singular_values_.size}, {imputer.n_iter_} iterations, {imputer.status_}",
-    ]
-    return lines + ([str(imputer.verdict_)] if imputer.verdict_ is not None else [])
-
-
-def facts(imputer: SnapImputer) -> dict[str, Any]:
-    """The same for scripts."""
-    verdict = imputer.verdict_
-    out: dict[str, Any] = {
-        "lam": imputer.lam_,
-        "xi": imputer.xi_,
-        "center": imputer.center_,
-        "solver": imputer.solver_,
-        "rank": imputer.singular_values_.size,
-        "iterations": imputer.n_iter_,
-        "status": imputer.status_.code,
-        "advice": imputer.status_.advice,
-        "seed": imputer.random_state,
-    }
-    if imputer.choice_ is not None:
-        best = imputer.choice_.best
-        out["held_out"] = {"metric": imputer.choice_.metric, "score": best.score, "error": best.error}
-    if verdict is not None:
-        out["verdict"] = {name: getattr(verdict, name) for name in ("helped", "gain", "error")}
-        out["verdict"]["cells"] = verdict.count
-    return out
-
-
-def _alphabets(book: ColumnSchema) -> Any:
-    kinds = [None if kind is None else list(kind.labels or map(_whole, kind)) for kind in book.kinds]
-    return kinds[0] if book.one is not None else [kinds[kind] for kind in book.which.tolist()]
-
-
-def _whole(symbol: float) -> float:
-    return int(symbol) if symbol == round(symbol) else symbol
-
-
-def _not_as_usual(imputer: SnapImputer) -> dict[str, Any]:
-    """Further parameters that differ from the defaults: a fit without them would be another one."""
-    names = ("solver", "min_confidence", "max_iter", "tol", "max_rank", "alphabet_term", "backend", "dtype")
-    asked, usual = imputer.get_params(deep=False), SnapImputer().get_params(deep=False)
-    return {name: asked[name] for name in names if asked[name] != usual[name]}
-
-
-def repeat(imputer: SnapImputer, book: ColumnSchema) -> dict[str, Any]:
-    """Everything needed to repeat the fit: the command, the code and the versions."""
-    import platform
-    from importlib.metadata import version
-
-    words = " ".join(shlex.quote(word) for word in ["snapimpute", *sys.argv[1:]])
-    alphabet = _alphabets(book)
-    shown = repr(alphabet) if book.one is not None or len(alphabet) <= 20 else "[...]"
-    others = "".join(f"    {name}={value!r},\n" for name, value in _not_as_usual(imputer).items())
-    python = (
-        f"import snapimpute as si\n\nimp = si.SnapImputer(\n    alphabet={shown},\n    "
-        f"spectral={imputer.spectral!r}, "
-        f"discrete={imputer.discrete!r}, weights={imputer.weights!r},\n    lam={imputer.lam_:.10g}, "
-        f"xi={imputer.xi_:.10g}, "
-        f"center={imputer.center_!r},\n    decide={imputer.decide!r}, "
-        f"random_state={imputer.random_state},\n{others})\nimp.fit(X)\n"
-    )
-    packages = ("numpy", "scipy", "numba", "scikit-learn")
-    versions = [f"snapimpute {snapimpute.__version__}", f"Python {platform.python_version()}"]
-    versions += [f"{name} {version(name)}" for name in packages]
-    return {"command": words, "python": python, "versions": ", ".join(versions), "seed": imputer.random_state}
 
 
 def report(path: Path, job: Job, imputer: SnapImputer, evaluation: Any, title: str) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from snapimpute.app.cli._interruption import seeing_through
-from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, shared, written_as
+from snapimpute.app.cli._options import Fitting, Manner, Reading
+from snapimpute.app.cli._sharing import check_outputs, shared, written_as
 from snapimpute.app.cli._terminal import Terminal
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from snapimpute.app.cli._options import Manner, check_outputs, shared, written_as
+from snapimpute.app.cli._options import Manner
+from snapimpute.app.cli._sharing import check_outputs, shared, written_as
 from snapimpute.app.cli._terminal import Terminal, new_table
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from snapimpute.app.cli._options import Manner, shared
+from snapimpute.app.cli._options import Manner
+from snapimpute.app.cli._sharing import shared
 from snapimpute.app.cli._terminal import Terminal
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, shared
+from snapimpute.app.cli._options import Fitting, Manner, Reading
+from snapimpute.app.cli._sharing import check_outputs, shared
 from snapimpute.app.cli._terminal import Terminal, new_table
 
 if TYPE_CHECKING:
@@ -35,17 +36,18 @@ def evaluate(
     Everything, tuning included, is done without the hidden cells.
     """
     from snapimpute.app.cli import _work as work
+    from snapimpute.app.cli._telling import facts, told
     from snapimpute.app.io import writing
 
     terminal = Terminal(manner)
     check_outputs([report], [table], force=None)
     job = work.Job.of(table, reading, terminal)
     found, interrupted = _evaluated(job, fitting, share, terminal)
-    for line in work.told(found.imputer):
+    for line in told(found.imputer):
         terminal.say(line)
     terminal.note(
         interrupted=interrupted,
-        **work.facts(found.imputer),
+        **facts(found.imputer),
         hidden=len(found.hidden),
         ways=[{name: getattr(way, name) for name in TOLD} for way in found.ways],
     )
@@ -70,7 +72,7 @@ def _evaluated(job: Job, fitting: Fitting, share: float, terminal: Terminal) -> 
     from snapimpute.estimator import evaluation
 
     interrupted = []
-    with terminal.watching("fitting", centers=2, max_iter=fitting.max_iter) as watcher:
+    with terminal.watching("fitting", centers=2, max_iter=fitting.proximal.max_iter) as watcher:
         imputer = fitting.imputer(job.book.by_column, callback=watcher.iterated, progress=watcher.tried)
         with terminal.saying_warnings():
             found = evaluation.evaluate(

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from snapimpute.app.cli._interruption import seeing_through
-from snapimpute.app.cli._options import Fitting, Manner, Reading, Workers, check_outputs, shared
+from snapimpute.app.cli._options import Fitting, Manner, Reading, Workers
+from snapimpute.app.cli._sharing import check_outputs, shared
 from snapimpute.app.cli._terminal import Terminal
 
 PREPARED = "prepare the files such that each line is one known cell"
@@ -19,6 +20,7 @@ NOT_ON_A_CLUSTER = {
     **dict.fromkeys(("decide", "min_confidence"), NO_SYMBOLS),
     "leave": "carry such columns along outside of the files",
     "duplicates": "a cell that is given twice is an error; " + PREPARED,
+    "time_limit": "limit its iterations by --max-iter",
     "backend": "its workers compute on their processors",
     "report": "fit a sample of the rows without --cluster for a report",
     "force": "name a new folder with --model, or an empty one",

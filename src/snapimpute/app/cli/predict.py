@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from snapimpute.app.cli._options import Manner, Reading, check_outputs, shared, written_as
+from snapimpute.app.cli._options import Manner, Reading
+from snapimpute.app.cli._sharing import check_outputs, shared, written_as
 from snapimpute.app.cli._terminal import Terminal
 
 

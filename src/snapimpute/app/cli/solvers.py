@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from snapimpute.app.cli._options import Manner, shared
+from snapimpute.app.cli._options import Manner
+from snapimpute.app.cli._sharing import shared
 from snapimpute.app.cli._terminal import Speaker, new_table
 
 if TYPE_CHECKING:

@@ -1,21 +1,27 @@
-"""`snapimpute tune`: which λ and ξ, and what was tried."""
+"""`snapimpute tune`: which experts, or which λ and ξ of the proximal one, and what was tried."""
 
 from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from snapimpute.app.cli._options import Fitting, Manner, Reading, check_outputs, said, shared, written_as
+from snapimpute.app.cli._options import PROXIMAL_OPTIONS, Fitting, Manner, Reading
+from snapimpute.app.cli._sharing import check_outputs, said, shared, written_as
 from snapimpute.app.cli._terminal import Terminal, new_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.table import Table
 
     from snapimpute.app.cli._work import Job
+    from snapimpute.estimator.imputer import SnapImputer
+    from snapimpute.experts.blend import ExpertScore
     from snapimpute.experts.proximal.choice import Choice
     from snapimpute.experts.proximal.tuned import TunedSpec
 
@@ -32,16 +38,110 @@ def tune(
     fitting: Fitting,
     manner: Manner,
 ) -> None:
-    """Choose λ, ξ and the centre on held-out known cells; say whether discreteness beat rounding."""
+    """Compare experts on held-out known cells, or tune the proximal one; say what won, and how to fit with that.
+
+    With --method proximal, or an option of that expert, λ, ξ and the centre are chosen.
+    """
     from snapimpute.app.cli._work import Job
-    from snapimpute.app.io import write_frame, writing
 
     terminal = Terminal(manner, to_stdout=out == "-")
     kind = written_as(out, None, table=True) if out is not None else ""
     if picture is not None and picture.suffix not in PICTURES:
         raise typer.BadParameter(f"--picture must end in {', '.join(PICTURES)}; got {str(picture)!r}")
+    if not fitting.blends and fitting.methods != ("proximal",):
+        raise typer.BadParameter(
+            f"with --method {fitting.method} alone there is nothing to compare: name several experts, such as "
+            f"{fitting.method},proximal, or leave it out"
+        )
     check_outputs([out, picture], [table], force=None)
     job = Job.of(table, reading, terminal)
+    compared = _experts if fitting.blends else _strengths
+    rows, draw, interrupted = compared(job, table, reading, fitting, terminal)
+    if out is not None:
+        import polars as pl
+
+        from snapimpute.app.io import write_frame
+
+        write_frame(pl.DataFrame(rows), out, kind)
+        terminal.wrote(out, f": {len(rows)} {'experts' if fitting.blends else 'pairs'}")
+    if picture is not None:
+        from snapimpute.app.io import writing
+
+        with writing(str(picture)):
+            draw(picture)
+        terminal.say(f"picture: {picture}")
+        terminal.note(picture=str(picture))
+    terminal.done(interrupted=interrupted)
+
+
+Tuned = tuple[list[dict[str, Any]], "Callable[[Path], None]", bool]
+"""What was tried, a function that draws it, and whether that was interrupted."""
+
+
+def _say_command(terminal: Terminal, table: str, words: list[str]) -> None:
+    command = shlex.join(["snapimpute", "complete", table, *words])
+    terminal.say(f"to fit with that: {command} -o OUT")
+
+
+# ---------------------------------------------------------------- experts
+def _experts(job: Job, table: str, reading: Reading, fitting: Fitting, terminal: Terminal) -> Tuned:
+    """Weigh experts on held-out cells."""
+    from snapimpute.app.cli._telling import facts
+    from snapimpute.app.cli._work import fit
+    from snapimpute.app.report import figures
+
+    with terminal.watching("comparing", max_iter=fitting.proximal.max_iter) as watcher:
+        imputer = fitting.imputer(job.book.by_column, callback=watcher.iterated, progress=watcher.tried)
+        interrupted = fit(imputer, job.table, terminal)
+    if not imputer.verdict_.cells:
+        raise ValueError("there is nothing to compare: too few cells are known to hold any out")
+    terminal.say(_expert_table(imputer.experts_))
+    terminal.say(str(imputer.verdict_))
+    names = _winners(imputer)
+    unused = () if "proximal" in names else (*PROXIMAL_OPTIONS, "backend", "dtype")
+    asked = [*said(reading), *said(fitting, "method", "time_limit", *unused)]
+    _say_command(terminal, table, [*asked, *(["--method", ",".join(names)] if names else [])])
+    terminal.note(**facts(imputer), interrupted=interrupted)
+    rows = [asdict(one) for one in imputer.experts_]
+    return rows, lambda path: figures.experts(path, imputer), interrupted
+
+
+def _winners(imputer: SnapImputer) -> list[str]:
+    """Return the names of the experts that have weight, as --method takes them.
+
+    There are none if an expert has no name there, or would by its name alone not take the table, as a mosaic without
+    an order.
+    """
+    from snapimpute.experts.methods import METHODS
+
+    fit = imputer.fit_
+    names = list(dict.fromkeys(one.expert.name for one in fit.members))
+    by_name = [METHODS[name]() for name in names if name in METHODS]
+    taken = [one.objection(fit.observations, fit.schema) is None for one in by_name]
+    return names if len(taken) == len(names) and all(taken) else []
+
+
+def _expert_table(scores: tuple[ExpertScore, ...]) -> Table:
+    cells = max((one.cells for one in scores), default=0)
+    table = new_table(f"log loss on {cells:,} held-out cells, lower is better")
+    table.add_column("expert", no_wrap=True)
+    for name in ("log loss", "± s.e.", "wrong %", "weight", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("left out because", overflow="fold")
+    for one in scores:
+        numbers = (f"{one.loss:.4f}", f"{one.error:.4f}", f"{100 * one.wrong:.1f}")
+        known = numbers if math.isfinite(one.loss) else ("–", "–", "–")
+        weight = f"{one.weight:.2f}" if one.weight else "–"
+        style = "bold" if one.weight == max(each.weight for each in scores) else None
+        table.add_row(one.name, *known, weight, f"{one.seconds:.1f}", one.reason, style=style)
+    return table
+
+
+# ---------------------------------------------------------------- strengths of the proximal expert
+def _strengths(job: Job, table: str, reading: Reading, fitting: Fitting, terminal: Terminal) -> Tuned:
+    """Choose λ, ξ and the centre."""
+    from snapimpute.app.report import figures
+
     tuned, interrupted = _settled(job, fitting, terminal)
     choice = tuned.choice
     if choice is None:
@@ -49,40 +149,26 @@ def tune(
     terminal.say(_table(choice))
     if choice.verdict is not None:
         terminal.say(str(choice.verdict))
-    found = {"lam": tuned.lam, "xi": tuned.xi, "center": tuned.spec.center}
     chosen = ["--lam", f"{tuned.lam:.6g}", "--xi", f"{tuned.xi:.6g}", "--center", tuned.spec.center or "none"]
     asked = [*said(reading), *said(fitting, "lam", "xi", "center", "cv")]
-    command = shlex.join(["snapimpute", "complete", table, *asked, *chosen])
-    terminal.say(f"to fit with that: {command} -o OUT")
+    _say_command(terminal, table, [*asked, *chosen])
     rows = _rows(choice)
-    terminal.note(**found, metric=choice.metric, tried=rows, interrupted=interrupted)
-    if out is not None:
-        import polars as pl
-
-        write_frame(pl.DataFrame(rows), out, kind)
-        terminal.wrote(out, f": {len(rows)} pairs")
-    if picture is not None:
-        from snapimpute.app.report import figures
-
-        with writing(str(picture)):
-            figures.tuning(picture, choice)
-        terminal.say(f"picture: {picture}")
-        terminal.note(picture=str(picture))
-    terminal.done(interrupted=interrupted)
+    found = {"lam": tuned.lam, "xi": tuned.xi, "center": tuned.spec.center}
+    terminal.note(method="proximal", **found, metric=choice.metric, tried=rows, interrupted=interrupted)
+    return rows, lambda path: figures.tuning(path, choice), interrupted
 
 
 def _settled(job: Job, fitting: Fitting, terminal: Terminal) -> tuple[TunedSpec, bool]:
     """Choose the strengths; return them, and True if the search was interrupted."""
-    from snapimpute.estimator.imputer import METRICS
-    from snapimpute.experts.proximal.model import in_units
+    from snapimpute.experts.proximal.fitting import ProximalData
     from snapimpute.experts.proximal.tuned import TuningInterruptedError
 
-    watching = terminal.watching("tuning", centers=2, max_iter=fitting.max_iter)
+    shared = {"backend": fitting.backend, "dtype": fitting.dtype, "decide": fitting.decide}
+    expert = fitting.proximal.sharing(random_state=fitting.seed, **shared)
+    watching = terminal.watching("tuning", centers=2, max_iter=expert.max_iter)
     with terminal.saying_warnings(), watching as watcher:
-        scale = job.book.scale(job.known.cols, job.known.values)
-        known, alphabet = in_units(job.known, scale), job.book.one or job.book.scaled(scale)
         try:
-            return fitting.settled(known, alphabet, METRICS[fitting.decide], fitting.options(), watcher.tried), False  # type: ignore[index]
+            return expert.tuned(ProximalData(job.known, job.book), watcher.tried), False
         except TuningInterruptedError as err:
             terminal.warn("interrupted: this is the best of what was tried")
             return err.tuned, True

@@ -28,7 +28,7 @@ from snapimpute.app.report._matrix import BINS, Doubts
 from snapimpute.app.report._words import drawn, listed, number, percent, wrapped
 from snapimpute.base.types import Array
 from snapimpute.evaluation.metrics import Reliability
-from snapimpute.views.figures import Confusion, Convergence, TuningCurve, TuningScores, WayScores
+from snapimpute.views.figures import Confusion, Convergence, TuningCurve, TuningScores
 
 MARKERS = ("circle", "diamond", "square", "triangle-up", "cross", "star")
 EDGES = ((0, -0.5), (1, 0.5))
@@ -226,49 +226,6 @@ def convergence(found: Convergence) -> Figure:
 
 
 # ---------------------------------------------------------------- hidden cells
-def scores(found: WayScores) -> Figure:
-    """Draw the share of hidden cells that each way got right, with standard errors; without symbols, the error."""
-    count, symbols = len(found.names), found.symbols
-    colours = {"ours": OURS, "rounding": ROUNDING, "baseline": BASELINE}
-    both = zip(found.values.tolist(), found.errors.tolist(), strict=True)
-    texts = [f"{value:.1f} ± {error:.1f} %" if symbols else number(value) for value, error in both]
-    names = [drawn(name, 60) for name in found.names]
-    bars = trace(
-        "bar",
-        orientation="h",
-        width=0.36,
-        x=listed(found.values),
-        y=[-i for i in range(count)],
-        marker={"color": [colours[kind] for kind in found.kinds]},
-        customdata=[list(both) for both in zip(names, texts, strict=True)],
-        hovertemplate="%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
-    )
-    if symbols:
-        error = listed(found.errors)
-        bars["error_x"] = {"type": "data", "array": error, "color": INK, "thickness": 1.2, "width": 4}
-    plain = {
-        "x": 0,
-        "xanchor": "left",
-        "yanchor": "middle",
-        "showarrow": False,
-        "xshift": -3,
-        "font": {"size": 12.5, "color": INK},
-    }
-    notes = [
-        {**plain, "y": 0.38 - i, "text": f"<b>{name}</b>  {text}" if i == 0 else f"{name}  {text}"}
-        for i, (name, text) in enumerate(zip(names, texts, strict=True))
-    ]
-    if symbols:
-        x = axis(found.label, range=[0, 100])
-        caption = "Longer is better: the same hidden cells, filled in each way; the thin bars are one standard error."
-    else:
-        x = axis(found.label, rangemode="tozero")
-        caption = "Shorter is better: the error on the same hidden cells, estimated in each way."
-    y = {"visible": False, "range": [0.7 - count, 0.65], "fixedrange": True}
-    margin = {"l": 8, "r": 14, "t": 4, "b": 48}
-    return figure([bars], caption, 70 + 58 * count, xaxis=x, yaxis=y, annotations=notes, margin=margin)
-
-
 def confusion(found: Confusion) -> Figure:
     """Draw the confusion of symbols: colours are shares of the row."""
     names, table, share = found.names, found.counts, found.share

@@ -105,7 +105,7 @@ class Doubts:
 
 def alphabets(imputer: SnapImputer) -> ColumnSchema:
     """Return the alphabets of the columns; -1 for columns that the fit left alone."""
-    book = ColumnSchema.of(imputer.alphabet_, imputer.right_.shape[0])
+    book = ColumnSchema.of(imputer.alphabet_, imputer._model.shape[1])
     if imputer.continuous == "passthrough":
         return ColumnSchema(book.kinds, np.where(book.discrete, book.which, -1))
     return book
@@ -116,7 +116,9 @@ def fill(imputer: SnapImputer, book: ColumnSchema, rows: Index, cols: Index) -> 
 
     Examples
     --------
-    >>> imputer = SnapImputer("0,1", lam=0.5, xi=0.0).fit([[0, 1, None], [0, 1, 1], [0, None, 1], [None, 1, 1]])
+    >>> from snapimpute.experts.proximal.expert import Proximal
+    >>> imputer = SnapImputer("0,1", method=Proximal(lam=0.5, xi=0.0))
+    >>> imputer = imputer.fit([[0, 1, None], [0, 1, 1], [0, None, 1], [None, 1, 1]])
     >>> found = fill(imputer, alphabets(imputer), np.array([0, 2]), np.array([2, 1]))
     >>> found.symbols, found.second
     (array([1., 1.]), array([0., 0.]))
@@ -153,8 +155,9 @@ def show(imputer: SnapImputer, observations: Observations, *, most: int = MOST_L
 
     Examples
     --------
+    >>> from snapimpute.experts.proximal.expert import Proximal
     >>> table = Observations.from_dense([[1, 0, 1, 0], [0, 1, 0, None], [1, 0, None, 0], [0, 1, 0, 1]])
-    >>> shown = show(SnapImputer("0,1", lam=0.5, xi=0.0).fit(table), table)
+    >>> shown = show(SnapImputer("0,1", method=Proximal(lam=0.5, xi=0.0)).fit(table), table)
     >>> sorted(shown.rows[:2].tolist()) in ([0, 2], [1, 3])
     True
     """

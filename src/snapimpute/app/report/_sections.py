@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from snapimpute.app.report import _bars as bars
 from snapimpute.app.report import _charts as charts
+from snapimpute.app.report import _experts as experts
 from snapimpute.app.report import _heatmap as heatmap
 from snapimpute.app.report._canvas import Figure
 from snapimpute.app.report._heatmap import Name
@@ -19,7 +21,8 @@ from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.estimator.evaluation import Evaluation, Way
 from snapimpute.estimator.imputer import SnapImputer
-from snapimpute.experts.proximal.choice import Choice, Verdict
+from snapimpute.experts.blend import BlendFit
+from snapimpute.experts.proximal.expert import ProximalFit
 from snapimpute.views.figures import Confusion, Convergence, TuningScores, WayScores, reliability_of
 
 MOST_KINDS = 30
@@ -30,6 +33,25 @@ MOST_SYMBOLS = 40
 
 MOST_TABLED = 12
 """Symbols of an alphabet whose confusion is also written as a table, at most."""
+
+PARTS = (
+    ("read", "What was read"),
+    ("headline", "In short"),
+    ("experts", "Experts"),
+    ("runs", "Runs"),
+    ("choice", "Choice of λ and ξ"),
+    ("convergence", "Convergence"),
+    ("scores", "Hidden cells"),
+    ("confusion", "Symbols"),
+    ("reliability", "Probabilities"),
+    ("table", "The table"),
+    ("doubts", "Least certain cells"),
+    ("settings", "To repeat it"),
+)
+"""Sections of a page, with their names in the contents."""
+
+OPTIONAL = ("experts", "runs", "choice", "convergence")
+"""Sections that only some methods have."""
 
 Text = dict[str, Any]
 
@@ -51,7 +73,7 @@ def content(
     settings: Mapping[str, Any],
 ) -> Content:
     """Put together the content of a page; parameters as in `page.write_report`."""
-    shape = imputer.left_.shape[0], imputer.right_.shape[0]
+    shape = imputer._model.shape
     if observations.shape != shape:
         raise ValueError(
             f"the observations have shape {observations.shape}, the fit {shape}: give those that were fitted"
@@ -64,6 +86,8 @@ def content(
         "lede": _lede(observations),
         "read": [(str(name), str(value)) for name, value in read],
         "headline": _headline(imputer, evaluation),
+        "experts": experts.experts(imputer, figures),
+        "runs": experts.runs(imputer),
         "choice": _choice(imputer, figures),
         "convergence": _convergence(imputer, figures),
         "scores": _scores(evaluation, figures),
@@ -73,6 +97,7 @@ def content(
         "doubts": _doubts(doubts, book, row_name, col_name, figures),
         "settings": _settings(imputer, settings),
     }
+    text["parts"] = [(name, title) for name, title in PARTS if name not in OPTIONAL or text[name]]
     return Content(text, figures, heatmap.cells(shown, book, row_name, col_name))
 
 
@@ -97,10 +122,17 @@ def _headline(imputer: SnapImputer, evaluation: Evaluation) -> Text:
         "others": [_against(evaluation, way) if symbols else _error_card(way) for way in others],
         "count": plural(len(evaluation.hidden), "hidden cell"),
         "strict": evaluation.strict,
+        "chosen": _what_is_chosen(imputer),
         "open": _left_open(evaluation),
-        "verdict": _verdict(imputer.choice_, imputer.verdict_),
-        "status": _status(imputer),
+        "verdict": experts.verdict_of(imputer),
+        "status": experts.status_of(imputer),
     }
+
+
+def _what_is_chosen(imputer: SnapImputer) -> str:
+    if isinstance(imputer.fit_, ProximalFit):
+        return "λ and ξ"
+    return "experts and their weights" if isinstance(imputer.fit_, BlendFit) else "its settings"
 
 
 def _share_card(way: Way) -> Text:
@@ -136,27 +168,13 @@ def _left_open(evaluation: Evaluation) -> str:
     return f"{int(is_open.sum()):,} of them were left open, being too uncertain, and count as wrong; {rest}."
 
 
-def _verdict(choice: Choice | None, verdict: Verdict | None) -> Text:
-    if verdict is None:
-        why = "λ and ξ were given" if choice is None else "only one side was tried, with ξ or without"
-        return {"answer": "Not asked", "tone": "even", "detail": f"{why}, so the two were not compared."}
-    answers = {True: ("Yes", "good"), False: ("No, it did worse", "bad"), None: ("No measurable difference", "even")}
-    answer, tone = answers[verdict.helped]
-    return {"answer": answer, "tone": tone, "detail": f"{str(verdict).partition(': ')[2]}."}
-
-
-def _status(imputer: SnapImputer) -> Text:
-    status = imputer.status_
-    title, tone = ("Converged", "good") if status.converged else ("Not converged", "bad")
-    said = status.message.removeprefix(f"{title}: ")
-    return {"title": title, "tone": tone, "detail": said[:1].upper() + said[1:], "advice": status.advice}
-
-
 # ---------------------------------------------------------------- how it was fitted
 def _choice(imputer: SnapImputer, figures: dict[str, Figure]) -> Text | None:
-    if imputer.choice_ is None:
-        return None
-    found = TuningScores.of(imputer)
+    """Tell how the proximal expert chose; None without one, or without a choice in a blend."""
+    choice = experts.choice_of(imputer)
+    if choice is None:
+        return {"views": []} if isinstance(imputer.fit_, ProximalFit) else None
+    found = TuningScores.of(choice)
     views = [("choice-curves", "Curves")]
     figures["choice-curves"] = charts.curves(found)
     if found.lams.size > 1 and found.xis.size > 1:
@@ -177,7 +195,9 @@ def _choice(imputer: SnapImputer, figures: dict[str, Figure]) -> Text | None:
     return {"views": views, "tried": tried, "best": best, "metric": found.label}
 
 
-def _convergence(imputer: SnapImputer, figures: dict[str, Figure]) -> Text:
+def _convergence(imputer: SnapImputer, figures: dict[str, Figure]) -> Text | None:
+    if not isinstance(imputer.fit_, ProximalFit):
+        return None
     if imputer.n_iter_:
         figures["convergence"] = charts.convergence(Convergence.of(imputer))
     return {"count": plural(imputer.n_iter_, "iteration"), "rank": int(imputer.singular_values_.size)}
@@ -185,7 +205,7 @@ def _convergence(imputer: SnapImputer, figures: dict[str, Figure]) -> Text:
 
 # ---------------------------------------------------------------- hidden cells
 def _scores(evaluation: Evaluation, figures: dict[str, Figure]) -> Text:
-    figures["scores"] = charts.scores(WayScores.of(evaluation))
+    figures["scores"] = bars.scores(WayScores.of(evaluation))
     ways = [
         {
             "label": way.label,
@@ -198,7 +218,8 @@ def _scores(evaluation: Evaluation, figures: dict[str, Figure]) -> Text:
         for way in evaluation.ways
     ]
     symbols = math.isfinite(evaluation.ours.exact)
-    return {"ways": ways, "mixed": evaluation.schema.one is None, "symbols": symbols}
+    low_rank = isinstance(evaluation.imputer.fit_, ProximalFit)
+    return {"ways": ways, "mixed": evaluation.schema.one is None, "symbols": symbols, "low_rank": low_rank}
 
 
 def _confusion(evaluation: Evaluation, col_name: Name, figures: dict[str, Figure]) -> Text:
@@ -300,21 +321,10 @@ def _doubts(
 def _settings(imputer: SnapImputer, settings: Mapping[str, Any]) -> Text:
     codes = {"command": "On the command line", "python": "In Python"}
     given = [(str(name), _flat(value)) for name, value in settings.items() if name not in codes and value is not None]
-    biased = imputer.center_ in ("rows", "columns", "biases")
-    damping = f" (damping {', '.join(number(float(one)) for one in imputer.damping_)})" if biased else ""
-    sure = f", left open below {percent(imputer.min_confidence, digits=0)}" if imputer.min_confidence > 0 else ""
-    model = [
-        ("strength of low rank, λ", number(imputer.lam_, 6)),
-        ("strength of discreteness, ξ", number(imputer.xi_, 6)),
-        ("subtracted first", f"{imputer.center_ or 'nothing'}{damping}"),
-        ("symbols decided by", f"{imputer.decide}{sure}"),
-        ("rank", str(imputer.singular_values_.size)),
-        ("solver", f"{imputer.solver_}: {imputer.solver_why_}"),
-    ]
     return {
         "codes": [(label, str(settings[name])) for name, label in codes.items() if settings.get(name)],
         "given": given,
-        "model": model,
+        "model": experts.settings(imputer),
     }
 
 

@@ -16,6 +16,7 @@ from snapimpute.base.types import Array
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.estimator.comparison import Outcome
+from snapimpute.estimator.imputer import SnapImputer
 from snapimpute.evaluation.metrics import Reliability
 from snapimpute.experts.proximal.choice import Choice
 from snapimpute.views.figures import Convergence, names
@@ -26,6 +27,7 @@ from snapimpute.views.plots import (
     draw_bars,
     draw_certificate,
     draw_matrix,
+    plot_experts,
     plot_path,
     plot_reliability,
     seriation,
@@ -68,6 +70,14 @@ def tuning(path: Path, choice: Choice) -> None:
     """Draw the scores on held-out cells against λ."""
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     plot_path(choice, figure.subplots())
+    save(figure, path)
+
+
+def experts(path: Path, imputer: SnapImputer) -> None:
+    """Draw the log losses of the experts of a blend on held-out cells, and their weights."""
+    count = len(imputer.experts_)
+    figure = Figure(figsize=(7.4, 1.4 + 0.5 * count), layout="constrained")
+    plot_experts(imputer, figure.subplots())
     save(figure, path)
 
 

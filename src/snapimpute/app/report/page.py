@@ -57,8 +57,9 @@ def render(
     --------
     >>> from snapimpute.data.datasets import low_rank_alphabet
     >>> from snapimpute.estimator.evaluation import check
+    >>> from snapimpute.experts.proximal.expert import Proximal
     >>> known = low_rank_alphabet((30, 20), rank=2, alphabet="1:5", observed=0.6).observations
-    >>> imputer = SnapImputer("1:5", lam=1.0, xi=0.0, center="mean").fit(known)
+    >>> imputer = SnapImputer("1:5", method=Proximal(lam=1.0, xi=0.0, center="mean")).fit(known)
     >>> page = render(imputer, known, check(known, imputer), read=[("file", "films.csv")], settings={"seed": 0})
     >>> "films.csv" in page
     True

@@ -25,7 +25,7 @@ from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.experts.decide import Decide, decided
+from snapimpute.experts.decide import Decide
 
 DAMPING = 5.0
 """Observations of an average row or column that are imagined in addition, for its frequencies."""
@@ -173,7 +173,7 @@ class Calibration:
         return p
 
 
-@stored("symbol rule", "book", "decide", "calibrations", "usual", "cols", "min_confidence")
+@stored("symbol rule", "book", "decide", "calibrations", "usual", "cols")
 @dataclass(frozen=True, eq=False)
 class SymbolRule:
     """Decides the symbols of cells by their estimates, in the units of the data.
@@ -187,7 +187,6 @@ class SymbolRule:
     calibrations: tuple[Calibration | None, ...]
     usual: tuple[Array, ...]
     cols: SymbolLogOdds
-    min_confidence: float = 0.0
 
     @classmethod
     def fit(
@@ -196,7 +195,6 @@ class SymbolRule:
         decide: Decide,
         observations: Observations,
         held_out: Sequence[tuple[Observations, Array]],
-        min_confidence: float = 0.0,
     ) -> SymbolRule:
         """Calibrate on held-out entries, given with their estimates, each set as it was left out of a fit."""
         usual = tuple(_usual(group, book, observations) for group in range(len(book.kinds)))
@@ -208,7 +206,7 @@ class SymbolRule:
                     found = _joined([_of_group(g, book, *one) for one in left_out])
                     calibrations[g] = Calibration.fit(alphabet, *found[:2], usual[g], *found[2:])
         cols = SymbolLogOdds.of(counted(observations, book, by_row=False), usual)
-        return cls(book, decide, tuple(calibrations), usual, cols, min_confidence)
+        return cls(book, decide, tuple(calibrations), usual, cols)
 
     def again(self, book: ColumnSchema, observations: Observations) -> SymbolRule:
         """The same rule and calibrations for more data, with their habits."""
@@ -226,24 +224,6 @@ class SymbolRule:
         row = log_odds.at(group, rows) if log_odds.tables[group].size else None
         col = self.cols.at(group, cols) if self.cols.tables[group].size else None
         return calibration.proba(estimate, row, col)
-
-    def symbols(self, rows: Index, cols: Index, estimate: Array, log_odds: SymbolLogOdds) -> Array:
-        """The decided symbols at cells; NaN where none is sure enough; the estimate in columns of any numbers."""
-        out = np.array(estimate, dtype=np.float64)
-        for group, alphabet in enumerate(self.book.kinds):
-            if alphabet is None:
-                continue
-            inside = self.book.inside(group, cols)
-            if self.calibrations[group] is None:
-                out[inside] = alphabet.snap(estimate[inside])
-                continue
-            p = self.proba(group, rows[inside], cols[inside], estimate[inside], log_odds)
-            which = decided(p, alphabet.symbols, self.decide)
-            found = alphabet.symbols[which]
-            if self.min_confidence > 0:
-                found = np.where(p[np.arange(which.size), which] >= self.min_confidence, found, np.nan)
-            out[inside] = found
-        return out
 
 
 def _usual(group: int, book: ColumnSchema, observations: Observations) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from snapimpute.base.files import stored
 from snapimpute.base.threads import cut
 from snapimpute.base.types import Array
-from snapimpute.data.features import FeatureTable, refuse_features
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.data.tables import BLOCK_CELLS, Cells
@@ -79,18 +77,15 @@ class Model:
         return both if (self.scale == 1).all() else LowRank(both.U, both.s, both.V * self.scale[:, None])
 
     @cached_property
-    def fitted(self) -> Predictions:
+    def fitted(self) -> LowRankPredictions:
         """Predictions for the rows that were fitted."""
         return LowRankPredictions(self.whole(self.shown, self.offsets), self.rule, self.log_odds)
 
-    def folded(
-        self, cells: Cells, rows: int, fitted: Observations | None = None, given: FeatureTable | None = None
-    ) -> Predictions:
+    def folded(self, cells: Cells, rows: int, fitted: Observations | None = None) -> LowRankPredictions:
         """Predict any rows from their observed cells; see `foldin`.
 
         Rows with the cells that they had in the fit, ``fitted``, begin at their factors.
         """
-        refuse_features(given)
         shape = rows, self.shape[1]
         if not cells[2].size:
             nothing = LowRank(np.zeros((rows, self.x.rank)), np.ones(self.x.rank), self.x.V)
@@ -110,10 +105,6 @@ class Model:
         start[some] = self.x.U[some] * self.x.s
         return start
 
-    def deciding(self, min_confidence: float) -> Model:
-        """The same, abstaining below another confidence."""
-        return replace(self, rule=replace(self.rule, min_confidence=min_confidence))
-
 
 def _affordable(problem: Problem) -> Problem:
     """Without the discrete term where it has so many cells that a fit would sample it."""
@@ -121,23 +112,7 @@ def _affordable(problem: Problem) -> Problem:
     return problem if m * n <= SAMPLED_CELLS else replace(problem, discrete=None)
 
 
-class Predictions(ABC):
-    """Estimates, probabilities and symbols that a model gives for the cells of some rows."""
-
-    @abstractmethod
-    def mean(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Return the estimates at cells, neither snapped nor held in range."""
-
-    @abstractmethod
-    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Return the decided symbols as numbers, NaN where there is none."""
-
-    @abstractmethod
-    def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """Return probabilities of the symbols in ascending order, at cells of columns with one alphabet."""
-
-
-class LowRankPredictions(Predictions):
+class LowRankPredictions:
     """Predictions of a low-rank model.
 
     Cells are taken a block at a time; those of a block may lie anywhere.
@@ -159,15 +134,6 @@ class LowRankPredictions(Predictions):
         if U.shape[0] <= V.shape[0]:  # `entries` copies the first factor
             return LowRank(U, self._ones, V).entries(rows - top, cols - left)
         return LowRank(V, self._ones, U).entries(cols - left, rows - top)
-
-    def symbols(self, rows: ArrayLike, cols: ArrayLike) -> Array:
-        """The decided symbols as numbers, NaN where there is none."""
-        rows, cols = np.asarray(rows), np.asarray(cols)
-        out = np.empty(rows.size)
-        for start, stop in cut(rows.size, BLOCK_CELLS):
-            r, c = rows[start:stop], cols[start:stop]
-            out[start:stop] = self._decider.symbols(r, c, self.mean(r, c), self._habits)
-        return out
 
     def proba(self, rows: ArrayLike, cols: ArrayLike) -> Array:
         """Probabilities of the symbols in ascending order, at cells of columns with one alphabet."""

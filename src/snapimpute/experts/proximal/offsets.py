@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from snapimpute.data.holdout import folds_of, has_labels
 from snapimpute.data.observations import Observations
 from snapimpute.evaluation.baselines import ConstantMean, DampedBiases, alternated
 from snapimpute.linalg import LowRank
@@ -24,6 +26,10 @@ HELD_OUT = 0.2
 
 MIN_OBSERVED = 10
 """Least number of observed cells; with fewer, nothing is held out and nothing is tuned."""
+
+
+INNER = 1_000_003
+"""Added to the seed, so that other cells are held out than those that a blend leaves out of the fit."""
 
 
 class KnownCells:
@@ -63,11 +69,15 @@ class KnownCells:
         """Return pairs (kept, held out): one split, or ``cv`` of them that hold out every cell once."""
         key = (0.0 if cv is not None else share, cv, seed)
         if key not in self._folds:
-            pairs = (
-                [self.observations.split(share, random_state=seed)]
-                if cv is None
-                else self.observations.kfold(cv, random_state=seed)
-            )
+            given = self.observations
+            pairs: Iterable[tuple[Observations, Observations]]
+            if has_labels(given) and backend_of(given.values) is None:
+                # whatever the order of rows and columns, the same cells are held out
+                pairs = folds_of(given, cv or 1, share if cv is None else 1 / cv, seed + INNER)
+            elif cv is None:
+                pairs = [given.split(share, random_state=seed)]
+            else:
+                pairs = given.kfold(cv, random_state=seed)
             self._folds[key] = [(KnownCells(kept), held) for kept, held in pairs]
         return self._folds[key]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -14,10 +14,10 @@ from snapimpute.base.files import stored
 from snapimpute.data.alphabet import Alphabet
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.experts.proximal.choice import Choice, Metric
+from snapimpute.experts.proximal.choice import Choice, Limits, Metric, hasty, lams_of, xi_grid
 from snapimpute.experts.proximal.offsets import Center, KnownCells, best_damping
 from snapimpute.experts.proximal.spec import BoundSpec, ModelSpec, Weights
-from snapimpute.experts.proximal.tuning import LamPath, Progress, Search, lams_of, xi_grid
+from snapimpute.experts.proximal.tuning import LamPath, Progress, Search
 from snapimpute.linalg import LowRank
 from snapimpute.penalties import DiscretePenalty, SpectralPenalty
 from snapimpute.solvers import Checkpoint, FitOptions, Result, Solver, named, pick
@@ -26,6 +26,9 @@ from snapimpute.solvers.options import COARSE_ITER, COARSE_TOL, DEFAULT, TUNING
 
 Strength = float | Literal["auto"]
 
+APPROACH = Limits(max_iter=10, tol=1e-3, growth=1.3)
+"""Limits of the first iterations of the last fit, as the cells that were held out come in."""
+
 UNTUNED_LAM = 8
 """Place in the grid of the λ that is taken then, about a fiftieth of the largest that matters."""
 
@@ -33,12 +36,25 @@ UNTUNED_LAM = 8
 @stored("tuned specification", "spec", "lam", "xi", "choice")
 @dataclass(frozen=True)
 class TunedSpec:
-    """A model specification with its strengths, and what was tried to find them (None if nothing had to be)."""
+    """A model specification with its strengths, and what was tried to find them (None if nothing had to be).
+
+    ``start`` is the fit to the kept cells at these strengths. It stands in no file.
+    """
 
     spec: ModelSpec
     lam: float
     xi: float
     choice: Choice | None = None
+    start: LowRank | None = field(default=None, init=False, repr=False, compare=False)
+
+    def starting(self, x: LowRank) -> TunedSpec:
+        """Return the same with a start of the fit; `replace` makes one without."""
+        other = replace(self)
+        object.__setattr__(other, "start", x)
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "start"}
 
     def fit(
         self,
@@ -50,24 +66,43 @@ class TunedSpec:
         callback: Callback | None = None,
         checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     ) -> Result:
-        """Fit everything at the strengths settled.
+        """Fit everything at the strengths settled, from the fit to the kept cells if that is at hand.
 
         Where the discrete penalty is not convex the answer depends on the start:
-        λ then comes down the path on which it was chosen.
+        without that fit λ comes down the path on which it was chosen. A run with a
+        checkpoint starts from nothing, as it must find the same start again.
         """
-        bound = self.spec.bind(observations)
-        x, problem = x0, bound.problem(self.lam, self.xi)
-        if x is None and self.choice is not None and not problem.convex:
-            tried = {xi: {c.lam for c in self.choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
-            above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
-            begin = max(tried[self.xi], default=math.inf)
-            first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
-            fit = LamPath(bound, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
-            # A path that began below the largest λ began at the plain fit there.
-            for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
-                for result in fit.down(lams, xi, x):
-                    x = result.x
+        bound, x = self.spec.bind(observations), x0
+        problem = bound.problem(self.lam, self.xi)
+        if x is None and checkpoint is None and self._has_start(problem.shape):
+            x = self.start
+            if isinstance(solver, str) and solver == "auto":
+                brief = APPROACH.of(options, x, problem.observations)
+                nearer = run(problem, hasty(problem, solver, x), replace(brief, evaluate_every=brief.max_iter), x0=x)
+                if nearer.status.code == "interrupted":
+                    return nearer
+                x = nearer.x
+        elif x is None and self.choice is not None and not problem.convex:
+            x = self._descended(bound, solver, options, self.choice)
         return run(problem, solver, options, x0=x, callback=callback, checkpoint=checkpoint)
+
+    def _has_start(self, shape: tuple[int, int]) -> bool:
+        return self.start is not None and self.start.shape == shape and self.start.rank > 0
+
+    def _descended(
+        self, bound: BoundSpec, solver: Solver[Any] | str, options: FitOptions, choice: Choice
+    ) -> LowRank | None:
+        """Come down the path of the choice again; one that began below the largest λ began at the plain fit there."""
+        tried = {xi: {c.lam for c in choice.tried if c.xi == xi} for xi in (0.0, self.xi)}
+        above = sorted((lam for lam in tried[self.xi] if lam > self.lam), reverse=True)
+        begin = max(tried[self.xi], default=math.inf)
+        first = [lam for lam in sorted(tried[0.0], reverse=True) if self.xi > 0 and lam >= begin]
+        fit = LamPath(bound, solver, replace(options, max_iter=COARSE_ITER, tol=COARSE_TOL))
+        x = None
+        for lams, xi in ((first[1:] and first, 0.0), (above, self.xi)):
+            for result in fit.down(lams, xi, x):
+                x = result.x
+        return x
 
 
 def tune(
@@ -142,7 +177,7 @@ def _tuned(searches: Sequence[Search], lam: Strength, xi: Strength) -> TunedSpec
 
 def _best_of(search: Search) -> TunedSpec:
     choice = search.choice()
-    return TunedSpec(search.spec, choice.lam, choice.xi, choice)
+    return TunedSpec(search.spec, choice.lam, choice.xi, choice).starting(search.ends[choice.best][0])
 
 
 def _without_use(solver: Solver[Any] | str, lam: Strength, xi: Strength) -> tuple[Strength, Strength]:

@@ -5,24 +5,48 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
-from snapimpute.base.errors import ArgumentError
 from snapimpute.base.types import Array
 from snapimpute.data.observations import Observations
-from snapimpute.data.schema import ColumnSchema
-from snapimpute.experts.proximal.choice import Candidate, Choice, HeldOut, Metric, Verdict, check_metric
+from snapimpute.experts.proximal.choice import (
+    DISCRETE,
+    LAM_RATIO,
+    LAM_STEPS,
+    QUICK,
+    SETTLED,
+    XI_STEPS,
+    Candidate,
+    Choice,
+    Grid,
+    HeldOut,
+    Limits,
+    Metric,
+    Verdict,
+    check_metric,
+    hasty,
+    lam_grid,
+    lams_of,
+    largest_lam,
+    losses,
+    score_of,
+    thin,
+    xi_grid,
+    xis_of,
+)
 from snapimpute.experts.proximal.offsets import HELD_OUT, KnownCells
 from snapimpute.experts.proximal.spec import BoundSpec, ModelSpec
 from snapimpute.linalg import LowRank
-from snapimpute.penalties import lam_at_threshold
-from snapimpute.solvers import FitOptions, Result, Solver, named
+from snapimpute.solvers import FitOptions, Result, Solver
 from snapimpute.solvers.loop import run
 from snapimpute.solvers.options import TUNING, FitKeywords
 
 __all__ = [
+    "LAM_RATIO",
+    "LAM_STEPS",
+    "XI_STEPS",
     "Candidate",
     "Choice",
     "HeldOut",
@@ -32,32 +56,21 @@ __all__ = [
     "Verdict",
     "choose",
     "lam_grid",
+    "lams_of",
     "largest_lam",
     "losses",
     "path",
     "xi_grid",
 ]
 
-XI_STEPS = (0.0, 0.001, 0.003, 0.01, 0.03)
-"""ξ tried, in units of `ModelSpec.xi_unit`; 0 is the plain method."""
+Progress = Callable[[Candidate], None]
 
-LAM_STEPS = 14
-LAM_RATIO = 0.65
-"""λ tried: those whose thresholds are the largest singular value times powers of this ratio."""
 
 PATIENCE = 2
-"""A path over λ ends after so many λ in a row without a better score (one that began late, after one); so do the ξ,
-each with its own path."""
-
-ABOVE = 1
-"""Paths with a ξ above 0 begin so many λ above the best of the plain method, where λ is chosen from a grid."""
+"""A path over λ ends after so many λ in a row without a better score, or after one that is worse beyond an error."""
 
 MOST_LOSSES = 100_000
 """Held-out entries that two candidates are compared on, at most."""
-
-
-Progress = Callable[[Candidate], None]
-Grid = float | Sequence[float] | Literal["auto"]
 
 
 def choose(
@@ -76,10 +89,11 @@ def choose(
 ) -> Choice:
     """Choose λ and ξ by how well they predict observed entries that were held out.
 
-    For each ξ a path is walked from the largest λ down, each fit starting from
-    the one before, until the score has not improved for a while. On a grid of λ
-    that was not given, the paths with ξ above 0 begin a little above the best λ
-    of the plain method, from its fit there.
+    The path of the plain method is walked from the largest λ down, each fit
+    starting from the one before, until the score gets worse. If no λ were given,
+    these fits are hasty; a better one follows at the chosen λ, and each ξ starts
+    from there. Two ξ are tried, more while they help beyond a standard error. All
+    λ and ξ that were given are tried, each ξ with a path over λ of its own.
 
     Parameters
     ----------
@@ -177,28 +191,28 @@ class Search:
         """The best plain candidate and the best of the others, by whether ξ is above 0."""
         self.found: dict[Candidate, list[HeldOut]] = {}
         """Held-out cells as the best candidates predict them."""
-        self.starts: dict[float, list[LowRank]] = {}
-        """The last fits of the first path, by λ."""
+        self.ends: dict[Candidate, list[LowRank]] = {}
+        """Fits of the best candidates, one of each fold."""
 
     def plain(self, lam: Grid = "auto", xi: Grid = "auto") -> Search:
         """Walk the path of the first ξ."""
         bound, solver = self.fits[0].bound, self.fits[0].solver
-        self.lams = sorted(_grid("lam", lam, lambda: lams_of(bound)), reverse=True)
-        self.xis = sorted(_grid("xi", xi, lambda: xis_of(bound, solver)))
-        first = self._path(self.lams, self.xis[0])
-        self.late = self.early and isinstance(lam, str) and self.xis[0] == 0
-        self.begin = max(first - ABOVE, 0) if self.late else 0
+        self.lams, self.xis = sorted(lams_of(bound, lam), reverse=True), sorted(xis_of(bound, solver, xi))
+        self.open = self.early and isinstance(xi, str)
+        self.swift = self.early and (isinstance(lam, str) or len(self.lams) == 1)
+        self.auto = solver == "auto"
+        self.thin = thin(self.held[0].shape)
+        self.rough = self.swift and len(self.lams) > 1 and self.auto
+        self._path(self.lams, self.xis[0])
         return self
 
     def others(self) -> Search:
-        """Walk the paths of the other ξ, from the smallest to the largest."""
-        since = 0
-        for xi in self.xis[1:]:
-            lams, before = self.lams[self.begin :], self.lowest
-            self._path(lams, xi, self.starts.get(lams[0]) if self.late else None)
-            since = 0 if self.lowest < before else since + 1
-            if self.late and since >= PATIENCE:
-                break
+        """Try the other ξ: at the chosen λ and from the fit there, or down paths of their own where λ were given."""
+        if self.swift:
+            self._discrete(self._settled())
+        else:
+            for xi in self.xis[1:]:
+                self._path(self.lams, xi)
         return self
 
     @property
@@ -206,23 +220,69 @@ class Search:
         """The best score so far."""
         return min(c.score for c in self.tried)
 
-    def _path(self, lams: Sequence[float], xi: float, starts: list[LowRank] | None = None) -> int:
-        """Walk down; return the place of the best λ."""
-        best, since, place, first = math.inf, 0, 0, not self.tried
+    def _path(self, lams: Sequence[float], xi: float, starts: list[LowRank] | None = None) -> Candidate:
+        """Walk down, from nothing or from fits without the discrete term; return the best candidate."""
+        own = DISCRETE if starts else QUICK if self.rough else None
+        return self._walk(lams, xi, starts, own if self.auto else None)
+
+    def _walk(
+        self, lams: Sequence[float], xi: float, starts: list[LowRank] | None, limits: Limits | None
+    ) -> Candidate:
         x0s: Sequence[LowRank | None] = starts or [None] * len(self.fits)
-        walks = [fit.down(lams, xi, x0) for fit, x0 in zip(self.fits, x0s, strict=True)]
-        for i, (lam, *results) in enumerate(zip(lams, *walks, strict=True)):
-            candidate = self._score(lam, xi, results)
-            if first:
-                self.starts[lam] = [result.x for result in results]
-                for old in list(self.starts)[: -PATIENCE - ABOVE - 1]:
-                    del self.starts[old]
-            since = 0 if candidate.score < best else since + 1
-            if candidate.score < best:
-                best, place = candidate.score, i
-            if self.early and since >= (PATIENCE if starts is None else 1):
+        walks = [fit.down(lams, xi, x0, limits=limits) for fit, x0 in zip(self.fits, x0s, strict=True)]
+        scored = (self._score(lam, xi, results) for lam, *results in zip(lams, *walks, strict=True))
+        best, since = next(scored), 0
+        for one in scored:
+            worse = limits is not None and not self._as_good(one, best)
+            best, since = (one, 0) if one.score < best.score else (best, since + 1)
+            if self.early and (since >= PATIENCE or worse or (limits is not None and one.rank >= self.thin)):
                 break
-        return place
+        return best
+
+    def _settled(self) -> Candidate:
+        """Fit further at the λ that the first path chose; the scores of its hasty fits count no more.
+
+        Their ranks lag behind, which asks for too small a λ: the λ above comes first, and will do if it is as good.
+        """
+        rough = self._chosen()
+        if not self.rough:
+            return rough
+        before, starts, place = (self.found, self.best, self.ends), self.ends[rough], self.lams.index(rough.lam)
+        self.found, self.best, self.ends = {}, {}, {}
+        try:
+            for lam in self.lams[max(place - 1, 0) : place + 1]:
+                settled = self._walk([lam], rough.xi, starts, SETTLED)
+                if self._as_good(settled, rough):
+                    break
+        except KeyboardInterrupt:
+            if not self.best:
+                self.found, self.best, self.ends = before
+            raise
+        return self._chosen()
+
+    def _discrete(self, plain: Candidate) -> None:
+        """Try the other ξ at one λ; if one helps beyond a standard error, the λ next to it besides."""
+        starts = self.ends[plain]
+        for xi in self._xis(plain) if self.open else self.xis[1:]:
+            self._path([plain.lam], xi, starts)
+        best = min(self.best.values(), key=lambda c: c.score)
+        if best is plain or not self.rough or not self._helps(best, plain):
+            return
+        place, starts = self.lams.index(best.lam), self.ends[best]
+        for lam in (*self.lams[max(place - 1, 0) : place], *self.lams[place + 1 : place + 2]):
+            self._path([lam], best.xi, starts)
+
+    def _xis(self, plain: Candidate) -> Iterator[float]:
+        """Yield the middle ξ, the next one that looks better, and more while that helps beyond a standard error."""
+        xis = self.xis[1:]
+        place, step = (len(xis) - 1) // 2, 0
+        while 0 <= place < len(xis):
+            yield xis[place]
+            one = self.tried[-1]
+            if step and not (one is self.best[True] and self._helps(one, plain)):
+                return
+            step = step or (1 if one.score < plain.score else -1)
+            place += step
 
     def _score(self, lam: float, xi: float, results: Sequence[Result]) -> Candidate:
         book, found = self.spec.book(self.held[0].shape[1]), []
@@ -230,42 +290,52 @@ class Search:
             estimate = result.entries(held.rows, held.cols)
             found.append(HeldOut(held, estimate, losses(self.metric, held, estimate, book)))
         lost = np.concatenate([one.loss for one in found])
-        mean, error = float(lost.mean()), float(lost.std()) / math.sqrt(lost.size)
-        if self.metric == "rmse":
-            mean = math.sqrt(mean)
-            error /= 2 * max(mean, 1e-300)
+        mean, error = score_of(self.metric, lost)
         rank, count = max(result.x.rank for result in results), max(result.n_iter for result in results)
         candidate = Candidate(lam, xi, mean, rank, count, error)
         self.losses[candidate] = lost[:: -(-lost.size // MOST_LOSSES)]
+        self.ends[candidate] = [result.x for result in results]
         self.found[candidate] = found
         if (xi > 0) not in self.best or mean < self.best[xi > 0].score:
             self.best[xi > 0] = candidate
         self.found = {c: kept for c, kept in self.found.items() if self._as_good(c, self.best[c.xi > 0])}
+        self.ends = {c: kept for c, kept in self.ends.items() if c in self.found}
         self.tried.append(candidate)  # last: an interruption may come anywhere, and what was tried can be chosen
         if self.progress is not None:
             self.progress(candidate)
         return candidate
 
     def choice(self) -> Choice:
-        """The ξ of the best score, and the largest λ whose score is no more than a standard error above it."""
-        best = min(self.best.values(), key=lambda c: (c.score, c.xi))
-        chosen = max((c for c in self.found if c.xi == best.xi), key=lambda c: c.lam)
+        """ξ above 0 if it is better beyond a standard error; the largest λ no more than one above the best score."""
+        chosen = self._chosen()
         return Choice(chosen, tuple(self.tried), self.metric, tuple(self.found[chosen]), self._verdict())
+
+    def _chosen(self) -> Candidate:
+        best = min(self.best.values(), key=lambda c: (c.score, c.xi))
+        if self.early and best.xi > 0 and False in self.best and not self._helps(best, self.best[False]):
+            best = self.best[False]
+        return max((c for c in self.found if c.xi == best.xi), key=lambda c: c.lam)
 
     def _as_good(self, one: Candidate, best: Candidate) -> bool:
         if one is best or not self.early:
             return one is best
-        worse = self.losses[one] - self.losses[best]
-        return float(worse.mean()) <= float(worse.std()) / math.sqrt(worse.size)
+        return self._excess(one, best) <= 1
+
+    def _helps(self, one: Candidate, other: Candidate) -> bool:
+        """True if a candidate loses less than another, beyond a standard error."""
+        return self._excess(one, other) < -1
+
+    def _excess(self, one: Candidate, other: Candidate) -> float:
+        """Return how much more a candidate loses than another on the same entries, in standard errors."""
+        worse = self.losses[one] - self.losses[other]
+        error = float(worse.std()) / math.sqrt(worse.size)
+        return float(worse.mean()) / max(error, 1e-300)
 
     def _verdict(self) -> Verdict | None:
         if len(self.best) < 2:
             return None
         plain, aware = self.best[False], self.best[True]
-        before, after = self.found[plain], self.found[aware]
-        gains = np.concatenate([old.loss - new.loss for old, new in zip(before, after, strict=True)])
-        error = float(gains.std()) / math.sqrt(gains.size)
-        return Verdict(plain, aware, float(gains.mean()), error, gains.size, self.metric)
+        return Verdict.of(plain, aware, self.found[plain], self.found[aware], self.metric)
 
 
 @dataclass(frozen=True)
@@ -276,70 +346,16 @@ class LamPath:
     solver: Solver[Any] | str = "auto"
     options: FitOptions = TUNING
 
-    def down(self, lams: Iterable[float], xi: float, x: LowRank | None = None) -> Iterator[Result]:
+    def down(
+        self, lams: Iterable[float], xi: float, x: LowRank | None = None, *, limits: Limits | None = None
+    ) -> Iterator[Result]:
         """Yield the fits at every λ in turn, each started from the one before, the first from ``x``."""
-        options = replace(self.options, evaluate_every=self.options.max_iter)
         for lam in lams:
-            result = run(self.bound.problem(lam, xi, options.dtype), self.solver, options, x0=x)
+            problem, options, solver = self.bound.problem(lam, xi, self.options.dtype), self.options, self.solver
+            if limits is not None:
+                options, solver = limits.of(options, x, problem.observations), hasty(problem, solver, x)
+            result = run(problem, solver, replace(options, evaluate_every=options.max_iter), x0=x)
             if result.status.code == "interrupted":  # `solve` would go on with the best so far, a path must not
                 raise KeyboardInterrupt(result.status.message)
             x = result.x
             yield result
-
-
-def losses(metric: Metric, held: Observations, estimate: Array, book: ColumnSchema) -> Array:
-    """Loss on each entry: 1 for a wrong symbol, or the absolute or the squared error."""
-    check_metric(metric)
-    truth = held.values
-    out: Array = (estimate - truth) ** 2
-    if metric == "rmse":
-        return out
-    for kind, alphabet in enumerate(book.kinds):
-        if alphabet is not None:
-            inside = book.inside(kind, held.cols)
-            off = np.abs(alphabet.snap(estimate[inside]) - alphabet.snap(truth[inside]))
-            out[inside] = off if metric == "mae" else off > 0
-    return out
-
-
-def largest_lam(observations: Observations, spec: ModelSpec) -> float:
-    """Return σ₁(P_Ω(O − B)): with the nuclear norm and ξ = 0, X = 0 is optimal from this λ on."""
-    return spec.bind(observations).largest_lam
-
-
-def lam_grid(observations: Observations, spec: ModelSpec) -> list[float]:
-    """Return the λ to try, from the largest down; a single 0 if the penalty brings its own.
-
-    The grid is one of thresholds, the same for every penalty: each λ is the one that has its threshold.
-    """
-    return lams_of(spec.bind(observations))
-
-
-def lams_of(bound: BoundSpec) -> list[float]:
-    """Return the grid of λ for a bound specification, as `lam_grid`."""
-    if not isinstance(bound.spec.spectral, str):
-        return [0.0]
-    thresholds = bound.largest_lam * LAM_RATIO ** np.arange(1, LAM_STEPS + 1)
-    return [lam_at_threshold(bound.spec.spectral_at, threshold) for threshold in thresholds.tolist()]
-
-
-def _grid(name: str, given: float | Sequence[float] | str, auto: Callable[[], list[float]]) -> list[float]:
-    if isinstance(given, str) and given == "auto":
-        return auto()
-    if isinstance(given, str) or np.size(given) == 0:
-        raise ArgumentError.must(name, given, 'be a number, a list of numbers or "auto"')
-    return [float(one) for one in np.atleast_1d(given)]
-
-
-def xi_grid(spec: ModelSpec) -> list[float]:
-    """Return the ξ to try, 0 first; only that if the penalty brings its own."""
-    return [spec.xi_unit * step for step in XI_STEPS] if spec.xi_is_open else [0.0]
-
-
-def xis_of(bound: BoundSpec, solver: Solver[Any] | str) -> list[float]:
-    """Return the grid of ξ, without those to which the solver objects: some need a ξ above 0."""
-    grid = xi_grid(bound.spec)
-    if not bound.spec.xi_is_open or (isinstance(solver, str) and solver == "auto"):
-        return grid
-    kind = named(solver)
-    return [xi for xi in grid if kind.objection(bound.problem(1.0, xi)) is None] or grid

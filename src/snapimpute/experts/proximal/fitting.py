@@ -1,59 +1,47 @@
-"""Fit of a table that was read: the specification is tuned already, the model is made here."""
+"""Fit at tuned strengths, and the model that is made of it."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from snapimpute.base.errors import ArgumentError
-from snapimpute.base.types import Array
+from snapimpute.base.types import Array, Index
 from snapimpute.data.alphabet import Alphabet, need_order
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
-from snapimpute.data.tables import Table
-from snapimpute.estimator._features import Sides, sides_of
-from snapimpute.estimator._update import grown
 from snapimpute.experts.decide import Decide
 from snapimpute.experts.proximal.calibration import SymbolRule
+from snapimpute.experts.proximal.foldin import fold_in
 from snapimpute.experts.proximal.model import Model, in_units
 from snapimpute.experts.proximal.offsets import KnownCells
 from snapimpute.experts.proximal.spec import BoundSpec
 from snapimpute.experts.proximal.tuned import TunedSpec
 from snapimpute.experts.proximal.tuning import Search
+from snapimpute.linalg import LowRank
+from snapimpute.penalties import Nuclear
+from snapimpute.problem import Problem
 from snapimpute.solvers import FitOptions, Result, Solver
-
-_SHOWN_VALUES = 20
-"""Values found in a table that an error lists, at most."""
 
 
 @dataclass(frozen=True, eq=False)
-class FitData:
-    """A table to fit, and its known cells in the units of the model, with everything computed of them once."""
+class ProximalData:
+    """Known cells of a table in the units of the model, with everything computed of them once."""
 
-    table: Table
-    features: Sides = (None, None)
+    observed: Observations
+    schema: ColumnSchema
 
-    def with_features(self, row_features: Any, column_features: Any) -> FitData:
-        """Return the table with features of its rows and columns, where some are given."""
-        if row_features is None and column_features is None:
-            return self
-        return replace(self, features=sides_of(self.table, row_features, column_features))
-
-    @property
-    def schema(self) -> ColumnSchema:
-        """The alphabets of the columns."""
-        return self.table.schema
-
-    @property
-    def observed(self) -> Observations:
-        """The known cells in the units of the data."""
-        return self.table.observations()
+    @classmethod
+    def of(cls, observed: Observations, schema: ColumnSchema) -> ProximalData:
+        """Take in a table, or return what was computed of the very same one, as long as somebody keeps that."""
+        found = _KEPT.get(id(observed))
+        if found is None or found.observed is not observed or found.schema is not schema:
+            found = _KEPT[id(observed)] = cls(observed, schema)
+        return found
 
     @cached_property
     def scale(self) -> Array:
@@ -78,14 +66,17 @@ class FitData:
         return self.schema.one or self.schema.scaled(self.scale)
 
 
+_KEPT: WeakValueDictionary[int, ProximalData] = WeakValueDictionary()
+"""Tables that somebody keeps, by the identity of their observations."""
+
+
 @dataclass(frozen=True, eq=False)
 class Manner:
-    """Options of the fit at the chosen strengths, and of the decision for symbols."""
+    """Options of the fit at the chosen strengths, and the decision that probabilities are for."""
 
     solver: Solver[Any] | str
     options: FitOptions
     decide: Decide
-    min_confidence: float = 0.0
     callback: Callable[[Any], Any] | None = None
 
 
@@ -96,21 +87,10 @@ class Fitted:
     tuned: TunedSpec
     result: Result
     model: Model
-    observed: Observations
     stopped: bool = False
 
-    def announce(self, stacklevel: int) -> None:
-        """Warn of a fit that did not converge; raise after an interruption, as a script must not go on."""
-        status = self.result.status
-        if status.code == "interrupted":
-            raise KeyboardInterrupt(status.message)
-        if status.advice:
-            warnings.warn(str(status), ConvergenceWarning, stacklevel=stacklevel + 1)
-        if self.stopped:
-            raise KeyboardInterrupt("interrupted: the best so far is kept")
 
-
-def fit_table(data: FitData, tuned: TunedSpec, manner: Manner, *, stopped: bool = False) -> Fitted:
+def fit_table(data: ProximalData, tuned: TunedSpec, manner: Manner, *, stopped: bool = False) -> Fitted:
     """Fit everything at the strengths chosen, then calibrate; after an interruption no further fit begins."""
     if tuned.choice is not None:
         data.known.forget_folds()
@@ -123,9 +103,9 @@ def fit_table(data: FitData, tuned: TunedSpec, manner: Manner, *, stopped: bool 
             held_out = _held_out(bound, data.scale, tuned, manner)
     except KeyboardInterrupt:  # too late for the fit, which is kept
         stopped = True
-    rule = SymbolRule.fit(data.schema, manner.decide, data.observed, held_out, manner.min_confidence)
+    rule = SymbolRule.fit(data.schema, manner.decide, data.observed, held_out)
     model = Model.of(data.schema, data.scale, data.observed, bound, tuned, result, rule)
-    return Fitted(tuned, result, model, data.observed, stopped)
+    return Fitted(tuned, result, model, stopped)
 
 
 def fit_further(model: Model, tuned: TunedSpec, observed: Observations, manner: Manner) -> Fitted:
@@ -136,7 +116,7 @@ def fit_further(model: Model, tuned: TunedSpec, observed: Observations, manner: 
     start = grown(model, bound)
     result = tuned.fit(bound, manner.solver, manner.options, x0=start, callback=manner.callback)
     rule = model.rule.again(schema, observed)
-    return Fitted(tuned, result, Model.of(schema, scale, observed, bound, tuned, result, rule), observed)
+    return Fitted(tuned, result, Model.of(schema, scale, observed, bound, tuned, result, rule))
 
 
 def _held_out(bound: BoundSpec, scale: Array, tuned: TunedSpec, manner: Manner) -> list[tuple[Observations, Array]]:
@@ -155,16 +135,25 @@ def _held_out(bound: BoundSpec, scale: Array, tuned: TunedSpec, manner: Manner) 
     ]
 
 
-def no_alphabet(table: Table) -> ArgumentError:
-    """Return the error for no alphabet, with the values found as one."""
-    one, hint, names = table.schema.one, "", []
-    found = [levels.values for levels in map(table.levels, range(table.shape[1])) if levels.count]
-    if one is not None:
-        names = one.names()
-    elif found and all(values.dtype.kind == "f" for values in found):
-        names = [f"{value:.15g}" for value in np.unique(np.concatenate(found)).tolist()]
-    if 0 < len(names) <= _SHOWN_VALUES:
-        shown = ", ".join(names)
-        hint = f"; the values found are {shown}, so alphabet=[{shown}] if there are no others"
-    told = f'alphabet is required: the symbols a cell can have, such as "1:5" or [0, 1], or "infer"{hint}'
-    return ArgumentError("alphabet", None, told)
+def grown(model: Model, bound: BoundSpec) -> LowRank:
+    """The factors of a model with those of new rows and columns, by their cells in the old columns and rows."""
+    x, known, base = model.x, bound.observations, bound.offsets
+    m, n = known.shape
+    targets = known.values - (0.0 if base is None else base.entries(known.rows, known.cols))
+    U = _folded(known.rows, known.cols, targets, (m, x.shape[1]), x.U * x.s, x.V, model.shrink)
+    V = _folded(known.cols, known.rows, targets, (n, x.shape[0]), x.V * x.s, x.U, model.shrink)
+    return LowRank(U, 1 / np.maximum(x.s, 1e-300), V).orthonormalised()
+
+
+def _folded(
+    lanes: Index, across: Index, targets: Array, shape: tuple[int, int], have: Array, basis: Array, shrink: Array
+) -> Array:
+    """Coordinates of lanes, those there are and those of new ones."""
+    old, count = have.shape[0], shape[0]
+    out = np.zeros((count, have.shape[1]))
+    out[:old] = have
+    use = (lanes >= old) & (across < shape[1])
+    if use.any() and have.shape[1]:
+        cells = Observations.from_coo(lanes[use] - old, across[use], targets[use], (count - old, shape[1]))
+        out[old:] = fold_in(Problem(cells, Nuclear(1.0)), basis, shrink)
+    return out
