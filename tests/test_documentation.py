@@ -103,9 +103,9 @@ def test_the_picture_of_the_storeys_is_current():
     assert drawn == set(arrows()), "draw it again: python tools/storeys.py"
 
 
-@pytest.mark.parametrize("engine", ["posterior", "mosaic"])
+@pytest.mark.parametrize("engine", ["posterior", "mosaic", "blend"])
 def test_the_page_of_an_engine_is_made_of_its_results(engine, monkeypatch):
-    """Every figure on docs/results/posterior.md, and on mosaic.md, is in the results that lie in the repository."""
+    """Every figure on docs/results/posterior.md, and on those of the others, is in the results that lie here."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     made = runpy.run_path(str(ROOT / "benchmarks" / f"{engine}_page.py"))["page"]()
     assert text(ROOT / "docs" / "results" / f"{engine}.md") == made, f"make it again: benchmarks/{engine}_page.py"

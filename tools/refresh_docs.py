@@ -24,7 +24,7 @@ FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TIMES = re.compile(r"\b\d[\d.,]* (?:µs|ms|s|min|h)(?: \d+ (?:s|min))? in all")
-PROGRESS = re.compile(r"; at most .* left$")
+PROGRESS = re.compile(r"^(fitting|tuning|comparing): |; at most .* left$")
 """What differs from run to run."""
 
 

@@ -44,7 +44,7 @@ BURN_IN, SLOW_BURN_IN = 40, 150
 SWEEPS, SLOW_SWEEPS = 400, 900
 """Sweeps at most where nobody gives a number."""
 
-BRIEF_SWEEPS = 220
+BRIEF_SWEEPS = 120
 """Sweeps at most of a fit that is only compared with others."""
 
 SHORT_SWEEPS, HELD_OUT = 60, 0.1
@@ -151,7 +151,8 @@ class Posterior(Expert):
         if not self.can_be_full(observations, schema):
             return [replace(self, covariance="low-rank")]
         sides = self._sides(observations, schema, "low-rank")
-        low_rank = [replace(self, covariance="low-rank", thresholds=one) for one in sides]
+        links = self.links is True  # the full covariance beside them has every link
+        low_rank = [replace(self, covariance="low-rank", thresholds=one, links=links) for one in sides]
         return [*low_rank, replace(self, covariance="full")]
 
     def can_be_full(self, observations: Observations, alphabet: AlphabetLike | ColumnSchema) -> bool:

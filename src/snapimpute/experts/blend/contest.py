@@ -27,9 +27,6 @@ from snapimpute.experts.habits import Habits
 LEAST_WEIGHT = 0.1
 """Share of the weights that an expert needs, for some kind of columns, to have a part."""
 
-PATIENT, TIMES = 10.0, 4.0
-"""Seconds that an expert may take in a comparison, or times as many as the slowest before it."""
-
 SURELY_WORSE = 4.0
 """Standard errors by which an expert without weight must be worse to be left out before all folds are fitted."""
 
@@ -181,17 +178,11 @@ class Contest:
         there = [other.expert for other in self.candidates if other.found]
         return any(one.expert.takes(kind) and not any(other.takes(kind) for other in there) for kind in kinds)
 
-    def _patience(self) -> float:
-        """Return the seconds that an expert may take beside those that are fitted already."""
-        spent = [one.last for one in self.candidates if one.found and one.label != Habits.name]
-        return max(PATIENT, TIMES * max(spent)) if spent else math.inf
-
     def _fit(self, one: Candidate, fold: Fold, *, quiet: bool = False) -> None:
         begun, schema = self.clock.here, self.table.schema
         told = dict(self.table.features) if one.expert.uses_features else {}
-        limit = min(self.clock.left / 3, self._patience())
-        if math.isfinite(limit):
-            told["time_limit"] = max(limit, 0.01)
+        if math.isfinite(self.clock.limit):
+            told["time_limit"] = max(self.clock.left / 3, 0.01)
         kept, columns = columns_of(fold.kept, one.columns), one.columns
         try:
             with warnings.catch_warnings():  # what is wrong with a fit that is only scored, the score tells
