@@ -74,6 +74,13 @@ def folds_of(
     return [_split(observations, order[start:stop]) for start, stop in pairwise(ends)]
 
 
+def split_by_labels(observations: Observations, share: float, seed: int = 0) -> Split:
+    """Split into (kept, held out) by hashes where there are labels, else as `Observations.split` does."""
+    if has_labels(observations):
+        return hold_out(observations, share, seed)
+    return observations.split(share, random_state=seed)
+
+
 def has_labels(observations: Any) -> bool:
     """Tell whether rows or columns have labels; those of a cluster have none."""
     rows, cols = (getattr(observations, name, None) for name in ("row_labels", "col_labels"))

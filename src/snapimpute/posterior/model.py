@@ -15,7 +15,7 @@ from snapimpute.base.files import stored
 from snapimpute.base.threads import single_threaded_blas
 from snapimpute.data.alphabet import Alphabet, AlphabetLike
 from snapimpute.data.expert import Expert
-from snapimpute.data.holdout import has_labels, hold_out
+from snapimpute.data.holdout import split_by_labels
 from snapimpute.data.observations import Observations
 from snapimpute.data.schema import ColumnSchema
 from snapimpute.posterior._answers import LowRankAnswers
@@ -376,10 +376,7 @@ class Posterior(Expert):
         models = self._models(observations, schema)
         if len(models) == 1:
             return self._as(models[0]), ()
-        if has_labels(observations):
-            kept, held = hold_out(observations, HELD_OUT, self.random_state)
-        else:
-            kept, held = observations.split(HELD_OUT, random_state=self.random_state)
+        kept, held = split_by_labels(observations, HELD_OUT, self.random_state)
 
         def short_run(model: tuple[str, str], clock: Clock) -> PosteriorFit | None:
             one = replace(self._as(model), sweeps=SHORT_SWEEPS, chains=1)
