@@ -93,9 +93,15 @@ class Mosaic(Expert):
         """Name in verdicts: latent classes where the columns have no order."""
         return "latent classes" if self.order is None else self.name
 
+    def suited(self, observations: Observations, schema: ColumnSchema) -> Mosaic:
+        """Return the form that suits a table: where few cells are known, the given order or none is all there is."""
+        if self.order != "auto" or observations.density >= LEAST_KNOWN:
+            return self
+        return replace(self, order=None if self.objection(observations, schema) else "given")
+
     def probe(self) -> Mosaic | None:
-        """Return four latent classes from one start, in place of many numbers of classes from many starts."""
-        quick = self.order is None and self.classes == "auto"
+        """Return four classes from one start, in place of many numbers of classes from many starts."""
+        quick = self.order in (None, "given") and self.classes == "auto"
         return replace(self, classes=4, starts=1, rounds=0) if quick else None
 
     def takes(self, alphabet: Alphabet | None) -> bool:

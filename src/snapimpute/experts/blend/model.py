@@ -116,8 +116,8 @@ class Blend(Expert):
             more = [proximal] if len(observations) <= MOST_LINKS else []
             return [Habits(), Links(random_state=seed), *posteriors, *more]
         mosaic = Mosaic(random_state=seed)
-        if all(map(mosaic.takes, schema.kinds)) and mosaic.objection(observations, schema):
-            mosaic = replace(mosaic, order=None)  # latent classes need no neighbours
+        if all(map(mosaic.takes, schema.kinds)):
+            mosaic = mosaic.suited(observations, schema)
         return [Habits(), *posteriors, mosaic, proximal]
 
     def forecast(
