@@ -44,8 +44,8 @@ BURN_IN, SLOW_BURN_IN = 40, 150
 SWEEPS, SLOW_SWEEPS = 400, 900
 """Sweeps at most where nobody gives a number."""
 
-BRIEF_SWEEPS = 120
-"""Sweeps at most of a fit that is only compared with others."""
+BRIEF_SWEEPS, FEWEST_SWEEPS = 220, 120
+"""Sweeps at most of a fit that is only compared with others, and where several posteriors are."""
 
 SHORT_SWEEPS, HELD_OUT = 60, 0.1
 """Sweeps of the short runs that choose between models, and their share of held-out cells."""
@@ -138,8 +138,9 @@ class Posterior(Expert):
         return self.name if self.thresholds == "auto" else f"{self.name} (thresholds by {self.thresholds[:-1]})"
 
     def brief(self) -> Posterior:
-        """Return the model with half of the sweeps, where nobody gave a number."""
-        return self if self.sweeps != "auto" else replace(self, sweeps=BRIEF_SWEEPS)
+        """Return the model with fewer sweeps, where nobody gave a number: fewest where several are weighed."""
+        several = self.covariance == "full" or self.thresholds != "auto"
+        return self if self.sweeps != "auto" else replace(self, sweeps=FEWEST_SWEEPS if several else BRIEF_SWEEPS)
 
     def takes(self, alphabet: Alphabet | None) -> bool:
         """Take columns of plain numbers, and alphabets of at most 256 symbols."""

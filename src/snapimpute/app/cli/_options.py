@@ -295,7 +295,7 @@ class Fitting:
 
     @property
     def expert(self) -> Any:
-        """What the estimator takes as its method: a name, an expert, or a list of such."""
+        """Method of the estimator: a name, an expert, or a list of such."""
         several = [self.proximal if self._for_proximal and one == "proximal" else one for one in self.methods]
         return several if len(several) > 1 else several[0]
 

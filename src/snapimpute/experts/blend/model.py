@@ -58,7 +58,7 @@ class Blend(Expert):
     Examples
     --------
     >>> from snapimpute.data.datasets import low_rank_alphabet
-    >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="0,1", kind="blocks", observed=0.5)
+    >>> data = low_rank_alphabet((60, 50), rank=2, alphabet="1:5", observed=0.5)
     >>> fit = Blend([Habits(), Posterior(sweeps=60)]).fit(data.observations, data.alphabet)
     >>> fit.verdict.leader
     'posterior'
