@@ -1,4 +1,4 @@
-"""What a fit tells people, scripts, and those who want to repeat it."""
+"""Words about a fit: for people, for scripts, and for those who want to repeat it."""
 
 from __future__ import annotations
 
