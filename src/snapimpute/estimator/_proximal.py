@@ -40,7 +40,7 @@ class ProximalAttributes:
 
     @property
     def center_(self) -> Center:
-        """What was subtracted."""
+        """Centre: the offsets that were subtracted."""
         return self._proximal.tuned.spec.center
 
     @property
@@ -50,7 +50,7 @@ class ProximalAttributes:
 
     @property
     def choice_(self) -> Choice | None:
-        """What was tried on the held-out cells, with the scores, for the centre that was kept."""
+        """Strengths tried on the held-out cells, with the scores, for the centre that was kept."""
         return self._proximal.choice
 
     @property
@@ -60,7 +60,7 @@ class ProximalAttributes:
 
     @property
     def solver_why_(self) -> str:
-        """Why that solver was taken."""
+        """Reason why that solver was taken."""
         return self._proximal.why
 
     @property
@@ -80,5 +80,5 @@ class ProximalAttributes:
 
     @property
     def offsets_(self) -> LowRank:
-        """What was subtracted before; without a centre it is 0 but for rows and columns without a known cell."""
+        """Offsets that were subtracted; without a centre it is 0 but for rows and columns without a known cell."""
         return self._proximal.model.offsets

@@ -323,7 +323,7 @@ class SnapImputer(ProximalAttributes, OneToOneFeatureMixin, TransformerMixin, Ba
 
     @property
     def experts_(self) -> tuple[ExpertScore, ...]:
-        """What each expert of a blend scored on held-out cells."""
+        """Scores of each expert of a blend on held-out cells."""
         fit = self._fitted("experts_").fit
         return fit.scores if isinstance(fit, BlendFit) else ()
 
@@ -337,7 +337,7 @@ class SnapImputer(ProximalAttributes, OneToOneFeatureMixin, TransformerMixin, Ba
 
     @property
     def verdict_(self) -> Any:
-        """Which expert carries the answer; of the proximal one alone, whether discreteness beat rounding."""
+        """Verdict on who carries the answer; of the proximal expert alone, on discreteness against rounding."""
         return getattr(self._fitted("verdict_").fit, "verdict", None)
 
     @property
@@ -347,7 +347,7 @@ class SnapImputer(ProximalAttributes, OneToOneFeatureMixin, TransformerMixin, Ba
 
     @property
     def status_(self) -> Status:
-        """Why the fit ended, and what to do about it."""
+        """Reason why the fit ended, and what to do about it."""
         status: Status = self._fitted("status_").fit.status
         return status
 

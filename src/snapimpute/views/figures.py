@@ -159,7 +159,7 @@ class ExpertScores:
 
     @property
     def texts(self) -> list[str]:
-        """What stands beside each expert: its weight, or that it has none."""
+        """Text beside each expert: its weight, or that it has none."""
         return [f"weight {weight:.2f}" if weight else "left out" for weight in self.weights.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""What a blend tells of its experts: scores on held-out cells, weights, who carries the answer, progress."""
+"""Report of a blend on its experts: scores on held-out cells, weights, who carries the answer, progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALONE = 0.995
 @stored("expert score", "name", "loss", "error", "wrong", "weight", "seconds", "cells", "reason")
 @dataclass(frozen=True)
 class ExpertScore:
-    """What an expert scored on held-out cells, and its weight in the blend.
+    """Score of an expert on held-out cells, and its weight in the blend.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class ExpertScore:
 )
 @dataclass(frozen=True)
 class BlendVerdict:
-    """Which expert carries the answer, and by how much.
+    """Verdict: the expert that carries the answer, and by how much.
 
     Losses are log losses on the held-out cells. Weights were fitted to the same cells, a few numbers to thousands.
 

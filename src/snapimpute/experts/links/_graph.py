@@ -28,7 +28,7 @@ PAIRS = 4096
 
 
 class Neighbours(NamedTuple):
-    """Those of node i are ``nodes[begins[i]:begins[i + 1]]``, in ascending order."""
+    """Neighbours of node i: ``nodes[begins[i]:begins[i + 1]]``, in ascending order."""
 
     begins: NDArray[np.int64]
     nodes: NDArray[np.int32]

@@ -332,12 +332,12 @@ class ProximalFit(CellAnswers):
 
     @property
     def choice(self) -> Choice | None:
-        """What was tried on held-out cells, for the centre that was kept; None if nothing was tuned."""
+        """Strengths tried on held-out cells, for the centre that was kept; None if nothing was tuned."""
         return self.tuned.choice
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether discreteness beat rounding on held-out cells; None where that was not tried."""
+        """Verdict on discreteness against rounding, on held-out cells; None where that was not tried."""
         return None if self.choice is None else self.choice.verdict
 
     @cached_property
