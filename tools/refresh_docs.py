@@ -27,6 +27,9 @@ TIMES = re.compile(r"\b\d[\d.,]* (?:µs|ms|s|min|h)(?: \d+ (?:s|min))? in all")
 PROGRESS = re.compile(r"^(fitting|tuning|comparing): |; at most .* left$")
 """What differs from run to run."""
 
+FITS = re.compile(r"snapimpute (complete|fit|evaluate|tune)\b")
+"""Commands that run in a process of their own: what ran before in one may change the last bits of a long chain."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -55,7 +58,7 @@ def steps(block: str) -> Iterator[Step]:
 
 def run(command: str, folder: Path) -> str:
     """Run a command as a user would, in a folder, with the environment of this interpreter; return all it prints."""
-    plain = command.startswith("snapimpute ") and not set("|<>;&$`") & set(command)
+    plain = command.startswith("snapimpute ") and not set("|<>;&$`") & set(command) and not FITS.match(command)
     printed = _here(shlex.split(command)[1:], folder) if plain else _by_shell(command, folder)
     lines = [line.rstrip() for line in printed.strip("\n").splitlines() if not PROGRESS.search(line)]
     return TIMES.sub("... in all", "\n".join(lines))
